@@ -1,0 +1,1 @@
+"""The root of the repository: marks where pytest's root directory is."""

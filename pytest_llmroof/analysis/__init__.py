@@ -1,0 +1,1 @@
+"""Measurements (value, interval, source), where the step time went, diagnosis and remedies."""

@@ -1,0 +1,70 @@
+"""What happened in a window, before any metric: tokens, steps, batch, context, step time, phase, busy time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pytest_llmroof.bounded import Bounded
+from pytest_llmroof.roofline.deployment import Deployment
+from pytest_llmroof.roofline.step import Floor, StepCost
+from pytest_llmroof.telemetry.window import Window
+
+Phase = Literal["decode", "prefill", "mixed"]
+
+
+@dataclass(frozen=True)
+class Busy:
+    """How long the engine was at work: ``seconds`` and what that rests on (one phrase)."""
+
+    seconds: Bounded
+    basis: str
+
+
+@dataclass(frozen=True)
+class DecodeFacts:
+    """The mean decode step of one replica (mean over replicas weighted by their steps).
+
+    ``step_seconds`` is T; ``batch`` is B in sequences; ``context`` c in tokens; ``tokens_per_step`` is m, tokens that a
+    sequence emits per step; ``steps`` counts decode steps over all replicas. ``cost``/``floor`` are of the decode step
+    alone, ``interleaved_seconds`` is what prefill adds to the joint floor of a mean step, ``joint_floor`` that floor.
+    They are None without a model and an accelerator.
+    """
+
+    step_seconds: Bounded
+    batch: Bounded
+    context: Bounded | None
+    steps: float
+    tokens_per_step: float
+    cost: StepCost | None = None
+    floor: Floor | None = None
+    joint_floor_seconds: float | None = None
+    interleaved_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class WindowFacts:
+    """Everything that measuring, attribution and diagnosis need to know of a window, derived once.
+
+    Token counts are sums over all replicas. ``None`` means that the sources do not tell. ``phase`` is the written one,
+    else the one found from the traffic; ``phase_given`` tells which. ``prefill_share`` is the prefill's share of the
+    window's joint floor (of its tokens, where the physics is not known).
+    """
+
+    window: Window
+    deployment: Deployment
+    phase: Phase
+    phase_given: bool
+    prefill_share: float | None
+    duration_seconds: float | None
+    busy: Busy | None
+    prompt_tokens: float | None
+    computed_prompt_tokens: float | None
+    generated_tokens: float | None
+    finished_requests: float | None
+    prefix_hit_rate: float | None
+    mean_prompt_tokens: float | None
+    mean_output_tokens: float | None
+    decode: DecodeFacts | None
+    prefill_floor_seconds: float | None = None
+    decode_floor_seconds: float | None = None

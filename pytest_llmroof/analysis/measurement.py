@@ -1,0 +1,69 @@
+"""What a metric's measurement comes out as: a value with its interval and source, no data, or a contradiction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pytest_llmroof.bounded import Bounded
+from pytest_llmroof.units import Unit
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """The value that a metric would have if an unconfirmed assumption were wrong: ``tensor_parallel = 2 (assumed 1)``."""
+
+    assumption: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A metric's value, in ``unit``, with the interval it lies in, where it came from and how it is defined.
+
+    ``judged_by`` says what decides a gate: ``value`` (the limit inside the interval makes the verdict approximate), or
+    ``bounds`` (the value is one end of the interval: a limit inside it cannot be decided, ``undecided`` says why and
+    what would). ``settle`` says what would narrow the interval. ``achievable`` is the fraction of the same peak that
+    real kernels reach, for utilisations. ``samples`` counts observations (requests, steps, scrapes).
+    """
+
+    metric: str
+    bounded: Bounded
+    unit: Unit
+    source: str
+    method: str
+    samples: int | None = None
+    achievable: float | None = None
+    judged_by: Literal["value", "bounds"] = "value"
+    undecided: str | None = None
+    settle: str | None = None
+    alternatives: tuple[Alternative, ...] = ()
+
+    @property
+    def value(self) -> float:
+        """The figure that reports print."""
+        return self.bounded.value
+
+
+@dataclass(frozen=True)
+class NoData:
+    """The metric cannot be measured from these sources. ``remedy`` says what to collect, with the command."""
+
+    metric: str
+    reason: str
+    remedy: str | None = None
+
+
+@dataclass(frozen=True)
+class Impossible:
+    """The inputs contradict each other. ``reason`` shows the implied figure, ``check`` which inputs to look at."""
+
+    metric: str
+    reason: str
+    check: str
+    implied: float | None = None
+
+
+Outcome = Measurement | NoData | Impossible
+Outcomes = Mapping[str, Outcome]

@@ -1,0 +1,1 @@
+"""The gate expression grammar, verdicts, and the YAML gate file."""

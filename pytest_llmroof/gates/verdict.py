@@ -1,0 +1,33 @@
+"""The verdict on a gate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pytest_llmroof.analysis.measurement import Outcome
+from pytest_llmroof.gates.gate import Gate
+
+Word = Literal["pass", "fail", "inconclusive", "no data", "impossible", "not judged", "not run"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a gate came out.
+
+    ``value``, ``limit`` (in the metric's unit) and ``margin`` are None where nothing was measured. ``margin`` is the
+    signed distance to the limit as a fraction: absolute for metrics that are fractions (-0.337: 33.7 points short),
+    relative to the limit for others; negative is a breach. ``supported`` is the limit that this window would support
+    (low end of the interval less 5 %; for ``<=`` gates the high end plus 5 %). ``reason`` explains everything that is
+    not a plain pass or fail: why there is no data and how to get it, what contradicts what, what would settle it.
+    """
+
+    gate: Gate
+    word: Word
+    outcome: Outcome | None
+    value: float | None = None
+    limit: float | None = None
+    margin: float | None = None
+    approximate: bool = False
+    supported: float | None = None
+    reason: str | None = None

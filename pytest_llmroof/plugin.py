@@ -1,0 +1,1 @@
+"""The pytest side: every hook hands on in a line or two."""

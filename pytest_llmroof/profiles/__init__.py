@@ -1,0 +1,1 @@
+"""Everything that turns profiler exports into one canonical timeline or kernel table."""

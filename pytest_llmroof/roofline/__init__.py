@@ -1,0 +1,1 @@
+"""The physics: accelerators, models, deployments, the roofline. Pure; no I/O but the packaged catalogues."""

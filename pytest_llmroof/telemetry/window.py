@@ -1,0 +1,136 @@
+"""The canonical Window: a stretch of time whose telemetry we hold, whatever engine it came from.
+
+Everything is a difference over the window unless it says otherwise. Quantities have canonical names, independent of
+the engine's; ``names`` keeps what the engine called them, for reports. Canonical names (unit):
+
+counters   prompt_tokens, prompt_tokens_computed, prompt_tokens_cached, prefix_queries, prefix_hits (tokens),
+           generation_tokens, steps, step_tokens (tokens computed in steps), preemptions, requests_finished,
+           requests_aborted, requests_errored, draft_steps, draft_tokens, accepted_tokens,
+           estimated_flops, estimated_read_bytes, estimated_write_bytes (per GPU, the engine's own estimate)
+histograms ttft, itl, tpot, e2e, queue, prefill_time, decode_time, inference_time (seconds);
+           step_tokens, prompt_length, generation_length, computed_length (tokens)
+gauges     running, waiting (requests), kv_usage (fraction), prefix_hit_rate, acceptance_rate (fraction)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """A histogram's increase: ``counts[i]`` observations lie in ``(bounds[i-1], bounds[i]]``; the last bound is inf.
+
+    Counts are per bucket (not cumulative). ``total`` is the sum of the observed values in the quantity's unit.
+    """
+
+    bounds: tuple[float, ...]
+    counts: tuple[float, ...]
+    total: float
+
+    @cached_property
+    def count(self) -> float:
+        """Observations."""
+        return sum(self.counts)
+
+    @property
+    def mean(self) -> float | None:
+        """Exact mean of the observations, None without any."""
+        return self.total / self.count if self.count else None
+
+
+@dataclass(frozen=True)
+class Series:
+    """Samples in order of time: ``times`` in Unix seconds (or seconds of another common clock), ``values`` beside."""
+
+    times: tuple[float, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine (replica, data-parallel rank): everything that its series told about the window."""
+
+    identity: str
+    """Where it was seen: the label values that tell it from its siblings, for messages (``engine 0``)."""
+    model_name: str | None
+    counters: Mapping[str, float] = field(default_factory=dict)
+    histograms: Mapping[str, Histogram] = field(default_factory=dict)
+    gauges: Mapping[str, Series] = field(default_factory=dict)
+    finished: Mapping[str, float] = field(default_factory=dict)
+    """Finished requests by reason (stop, length, abort, error)."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Canonical quantity -> the name under which the source exposed it."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """The few harmless configuration facts that are used (block_size, cache_dtype, num_gpu_blocks, ...). Never more."""
+
+
+@dataclass(frozen=True)
+class SourceInfo:
+    """One source: its ``kind`` (``vllm``, ``prometheus``, ...) and ``location``, shown in reports; no secrets."""
+
+    kind: str
+    location: str
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of time whose telemetry we hold.
+
+    ``started`` is Unix seconds of its first sample, None where the source has no clock. ``duration_seconds`` is from
+    first to last sample (None: no clock: only ratios and means can be measured). ``clock_error_seconds`` is how far it
+    may be off (two scrape durations). ``since_start`` marks a single scrape: counters since the server's start, where
+    gauges are one sample. ``progress`` holds the running total of all work counters at every sample: where it moves,
+    the engine worked. ``notes`` are said with every verdict (a restart cut the window, a scrape failed);
+    ``unread`` are files of a recording that no reader knows, each with the reason.
+    """
+
+    kind: str
+    engines: tuple[Engine, ...]
+    sources: tuple[SourceInfo, ...]
+    started: float | None = None
+    duration_seconds: float | None = None
+    clock_error_seconds: float = 0.0
+    since_start: bool = False
+    samples: int = 2
+    progress: Series | None = None
+    conventions: frozenset[str] = frozenset()
+    """How this engine counts: ``itl_per_step`` (else per token), ``tokens_at_finish``, ..."""
+    device_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """The served names in this window, in order of appearance."""
+        return tuple(dict.fromkeys(engine.model_name for engine in self.engines if engine.model_name))
+
+    def counter(self, name: str) -> float | None:
+        """A counter's increase summed over the engines, None where none of them has it."""
+        values = [engine.counters[name] for engine in self.engines if name in engine.counters]
+        return sum(values) if values else None
+
+    def histogram(self, name: str) -> Histogram | None:
+        """A histogram's increase merged over the engines, None where none has it. ValueError if the buckets differ."""
+        return merged([engine.histograms[name] for engine in self.engines if name in engine.histograms])
+
+    def source_name(self, quantity: str) -> str | None:
+        """What the source calls a canonical quantity, for reports."""
+        return next((engine.names[quantity] for engine in self.engines if quantity in engine.names), None)
+
+    def only(self, engine: Engine) -> Window:
+        """The same window seen from one engine."""
+        return replace(self, engines=(engine,))
+
+
+def merged(histograms: list[Histogram]) -> Histogram | None:
+    """One histogram of several with equal bounds; None of none. ValueError where the bounds differ."""
+    if not histograms:
+        return None
+    bounds = histograms[0].bounds
+    if any(other.bounds != bounds for other in histograms):
+        raise ValueError("histograms with different buckets cannot be merged")
+    counts = tuple(map(sum, zip(*(histogram.counts for histogram in histograms), strict=True)))
+    return Histogram(bounds, counts, sum(histogram.total for histogram in histograms))

@@ -1,0 +1,32 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+TEST_DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture(autouse=True)
+def _quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runs inside tests must neither write to a real CI's summary nor change with it."""
+    for name in ("CI", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "BUILD_NUMBER", "PYTEST_ADDOPTS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder of test inputs that belong to the project."""
+    return TEST_DATA
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Reference facts beside the checkout, for extra checks; the permanent tests do not need them."""
+    folder = Path(os.environ.get("LLMROOF_SHARED", Path(__file__).parents[2] / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip("the reference data beside the checkout is not here")
+    return folder
