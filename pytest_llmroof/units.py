@@ -166,6 +166,7 @@ def _number(value: float, digits: int) -> str:
     if value == 0:
         return "0"
     magnitude = math.floor(math.log10(abs(float(f"{value:.{digits - 1}e}"))))
+    if abs(value - round(value)) <= 1e-9 * abs(value):
+        return f"{round(value):,}".replace(",", " ") if abs(value) >= 10_000 else str(round(value))
     decimals = max(0, digits - 1 - magnitude)
-    text = f"{value:,.{decimals}f}".replace(",", " ") if abs(value) >= 10_000 else f"{value:.{decimals}f}"
-    return text.rstrip("0").rstrip(".") if "." in text and float(text.replace(" ", "")) == int(value) else text
+    return f"{value:,.{decimals}f}".replace(",", " ") if abs(value) >= 10_000 else f"{value:.{decimals}f}"
