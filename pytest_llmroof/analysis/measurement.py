@@ -25,7 +25,8 @@ class Measurement:
     ``judged_by`` says what decides a gate: ``value`` (the limit inside the interval makes the verdict approximate), or
     ``bounds`` (the value is one end of the interval: a limit inside it cannot be decided, ``undecided`` says why and
     what would). ``settle`` says what would narrow the interval. ``achievable`` is the fraction of the same peak that
-    real kernels reach, for utilisations. ``samples`` counts observations (requests, steps, scrapes).
+    real kernels reach, for utilisations. ``samples`` counts observations (requests, steps, scrapes). ``bucketed``: the
+    ends of the interval are bounds of a histogram's buckets, so that a limit on one of them is decided exactly.
     """
 
     metric: str
@@ -39,6 +40,7 @@ class Measurement:
     undecided: str | None = None
     settle: str | None = None
     alternatives: tuple[Alternative, ...] = ()
+    bucketed: bool = False
 
     @property
     def value(self) -> float:

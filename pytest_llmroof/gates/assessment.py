@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from pytest_llmroof.analysis.attribution import Attribution
 from pytest_llmroof.analysis.diagnosis import Diagnosis
@@ -15,7 +16,11 @@ from pytest_llmroof.roofline.deployment import Deployment
 
 @dataclass(frozen=True)
 class Assessment:
-    """All that is known of a window. Everything but ``spec`` may be missing; ``failure`` then says why."""
+    """All that is known of a window. Everything but ``spec`` may be missing; ``failure`` then says why.
+
+    ``diagnosis`` is the window's; ``diagnoses`` has one for each family of metrics (``decode``, ``prefill``, ``ttft``,
+    ``window``) that a gate of the window measures, for a breach is explained by the scenario of its own time.
+    """
 
     spec: WindowSpec
     deployment: Deployment
@@ -25,3 +30,4 @@ class Assessment:
     diagnosis: Diagnosis | None
     verdicts: tuple[Verdict, ...]
     failure: str | None = None
+    diagnoses: Mapping[str, Diagnosis] = field(default_factory=dict)
