@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from vllm_pages import write_pages
 
 TEST_DATA = Path(__file__).parent / "data"
 
@@ -30,3 +32,9 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip("the reference data beside the checkout is not here")
     return folder
+
+
+@pytest.fixture
+def vllm_pages() -> Callable[..., tuple[Path, Path]]:
+    """Writes ``before.prom`` and ``after.prom`` of a vLLM server around a load (figures: vllm_pages.Load)."""
+    return write_pages
