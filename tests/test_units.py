@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmroof.units import SPELLINGS, UNITS, Quantity, Unit, UnitError, describe, format_quantity, parse_as, parse_quantity
+from pytest_llmroof.units import (
+    SPELLINGS,
+    UNITS,
+    Quantity,
+    Unit,
+    UnitError,
+    describe,
+    format_quantity,
+    parse_as,
+    parse_quantity,
+)
 
 
 @pytest.mark.parametrize(
