@@ -56,7 +56,7 @@ def main() -> None:
     for name, load in LOADS.items():
         write(name, [(0.1, load), (1.1, load)])
     idle = replace(SATURATED, running=0, waiting=0, kv_usage=0.0)
-    samples = 30
+    samples = 12
     inside = [(0.1 + step / samples, replace(SATURATED, waiting=30 + step % 12)) for step in range(1, samples)]
     write("saturated-8b", [(0.1, idle), *inside, (1.1, idle)])
 
