@@ -1,0 +1,100 @@
+"""Percentiles of a histogram: the figure that dashboards print, and the interval that the buckets really prove."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from pytest_llmroof.analysis.binomial import needed, rank_shares
+from pytest_llmroof.bounded import Bounded
+from pytest_llmroof.telemetry.window import Histogram
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """One percentile of a histogram.
+
+    ``beyond`` says that the percentile itself lies in the ``+Inf`` bucket: only its lower bound is known. ``needed``
+    is the number of independent observations that would bound it from above, None where there are enough.
+    ``edges`` are the bounds of the bucket that holds it: a limit on one of them can be decided.
+    """
+
+    bounded: Bounded
+    beyond: bool
+    edges: tuple[float, float]
+    needed: int | None = None
+
+
+def quantile(histogram: Histogram, share: float, independent: float | None = None) -> Quantile | None:
+    """The ``share``-quantile, None of an empty histogram.
+
+    The value is interpolated inside its bucket as Prometheus does; the interval runs from the lower edge of the bucket
+    at the lower binomial rank to the upper edge of the bucket at the upper one. ``independent`` is the number of
+    independent observations, where it is less than the count (inter-token latencies of one step are alike).
+    """
+    count = histogram.count
+    if count <= 0:
+        return None
+    effective = count if independent is None else max(1.0, min(count, independent))
+    low_share, high_share = rank_shares(effective, share)
+    index = _bucket(histogram, share * count)
+    low_edge, high_edge = edges(histogram, index)
+    value = _interpolated(histogram, index, share * count)
+    low = edges(histogram, _bucket(histogram, low_share * count))[0] if low_share else _least(histogram)
+    high = math.inf if math.isinf(high_share) else edges(histogram, _bucket(histogram, high_share * count))[1]
+    return Quantile(
+        bounded=Bounded(value, min(low, value), max(high, value)),
+        beyond=math.isinf(high_edge),
+        edges=(low_edge, high_edge),
+        needed=needed(share) if math.isinf(high_share) else None,
+    )
+
+
+def maximum(histogram: Histogram) -> Bounded | None:
+    """Where the largest observation lies: the edges of the last bucket that is not empty. Its value is the low edge."""
+    filled = [index for index, count in enumerate(histogram.counts) if count > 0]
+    if not filled:
+        return None
+    low, high = edges(histogram, filled[-1])
+    return Bounded(low, low, high)
+
+
+def without_zeros(histogram: Histogram, zeros: float) -> Histogram:
+    """The histogram without observations of zero, which lie in its first bucket and add nothing to its sum."""
+    first = max(0.0, histogram.counts[0] - zeros)
+    return Histogram(histogram.bounds, (first, *histogram.counts[1:]), histogram.total)
+
+
+def edges(histogram: Histogram, index: int) -> tuple[float, float]:
+    """The lower and upper bound of a bucket. Latencies and lengths are never negative: the first starts at zero."""
+    upper = histogram.bounds[index]
+    lower = histogram.bounds[index - 1] if index else min(0.0, upper)
+    return lower, upper
+
+
+def _bucket(histogram: Histogram, rank: float) -> int:
+    """The index of the bucket that holds an observation's rank (a fraction of a rank belongs to the one above)."""
+    seen = 0.0
+    last = 0
+    for index, count in enumerate(histogram.counts):
+        if count <= 0:
+            continue
+        seen += count
+        last = index
+        if rank <= seen * (1 + 1e-12):
+            break
+    return last
+
+
+def _interpolated(histogram: Histogram, index: int, rank: float) -> float:
+    """Linear inside the bucket; the lower edge in the last one, which has no upper."""
+    low, high = edges(histogram, index)
+    if math.isinf(high):
+        return low
+    below = sum(histogram.counts[:index])
+    return low + (high - low) * min(1.0, max(0.0, (rank - below) / histogram.counts[index]))
+
+
+def _least(histogram: Histogram) -> float:
+    """The lower edge of the first bucket that is not empty."""
+    return edges(histogram, _bucket(histogram, 0.0))[0]
