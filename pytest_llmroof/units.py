@@ -100,7 +100,8 @@ def parse_quantity(text: str) -> Quantity:
         from pytest_llmroof.near import did_you_mean
 
         raise UnitError(f"unknown unit {spelling!r}{did_you_mean(spelling, SPELLINGS)}") from None
-    return Quantity(value * factor, unit)
+    # Division rounds right where multiplying by a small factor does not: 95 * 0.01 is above 0.95.
+    return Quantity(value * factor if factor >= 1 else value / round(1 / factor), unit)
 
 
 def parse_as(value: object, unit: Unit) -> float:

@@ -17,11 +17,13 @@ LimitKind = Literal["absolute", "of achievable", "x baseline", "baseline"]
 class Limit:
     """``absolute``: ``value`` in the metric's unit. ``of achievable``: a fraction of what real kernels reach.
 
-    ``x baseline``: a factor. ``baseline``: ``value`` is added to the baseline (0 for the baseline itself).
+    ``x baseline``: a factor. ``baseline``: ``value`` is added to the baseline (0 for the baseline itself); where it is
+    ``relative`` it is that fraction of the baseline (``baseline - 2%``: -0.02).
     """
 
     kind: LimitKind
     value: float
+    relative: bool = False
 
 
 @dataclass(frozen=True)
