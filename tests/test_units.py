@@ -120,7 +120,15 @@ def test_factors(number: float, spelling: str) -> None:
     unit, factor = SPELLINGS[spelling]
     if not math.isfinite(number * factor):
         return
-    assert parse_quantity(f"{number!r}{spelling}") == Quantity(number * factor, unit)
+    quantity = parse_quantity(f"{number!r}{spelling}")
+    assert quantity.unit == unit
+    assert quantity.value == pytest.approx(number * factor, rel=1e-15, abs=1e-300)
+
+
+@pytest.mark.parametrize(("text", "value"), [("95%", 0.95), ("7%", 0.07), ("55ms", 0.055), ("35us", 0.000035)])
+def test_small_factors_round_right(text: str, value: float) -> None:
+    # 95 * 0.01 is 0.9500000000000001: a gate `>= 95%` would fail a measured 0.95.
+    assert parse_quantity(text).value == value
 
 
 @given(st.text(max_size=12))
