@@ -37,6 +37,8 @@ class Accelerator:
     l2_bytes: float | None = None
     achievable: Mapping[str, float] = field(default_factory=dict)
     """Measured fraction of a peak that real kernels reach: by precision, and ``memory`` for weight streaming."""
+    pcie_bytes_per_second: float | None = None
+    """The host interface, total of both directions like the link."""
 
     def peak(self, precision: str) -> float | None:
         """Dense peak in FLOP/s at a precision, None where it is not known."""

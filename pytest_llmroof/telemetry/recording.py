@@ -17,7 +17,7 @@ pages are ordered by it. ``scrape_seconds`` is how long the answer took, so how 
 ``endpoint`` is the address without user, password, query and fragment. Pages of one endpoint share the name up to the
 number. ``recording.json`` may be missing: a folder with nothing but ``.prom`` files written by hand, each with its
 ``# scraped_at``, is a recording too; then pages whose names do not end in a number are told apart by their series.
-A failed scrape leaves no page (never an empty or zero one): it is noted in ``recording.json`` and its number is not used.
+A failed scrape leaves no page (never an empty or zero one) and uses no number: it is noted in ``recording.json``.
 
 ``recording.json``:
 
