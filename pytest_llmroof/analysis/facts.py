@@ -7,7 +7,7 @@ from typing import Literal
 
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.roofline.deployment import Deployment
-from pytest_llmroof.roofline.step import Floor, StepCost
+from pytest_llmroof.roofline.step import Floor, Step, StepCost
 from pytest_llmroof.telemetry.window import Window
 
 Phase = Literal["decode", "prefill", "mixed"]
@@ -26,9 +26,9 @@ class DecodeFacts:
     """The mean decode step of one replica (mean over replicas weighted by their steps).
 
     ``step_seconds`` is T; ``batch`` is B in sequences; ``context`` c in tokens; ``tokens_per_step`` is m, tokens that a
-    sequence emits per step; ``steps`` counts decode steps over all replicas. ``cost``/``floor`` are of the decode step
-    alone, ``interleaved_seconds`` is what prefill adds to the joint floor of a mean step, ``joint_floor`` that floor.
-    They are None without a model and an accelerator.
+    sequence emits per step (of ``draft_tokens`` + 1 verified); ``steps`` counts decode steps over all replicas.
+    ``cost``/``floor`` are of the decode step alone, ``interleaved_seconds`` is what prefill adds to the joint floor of
+    a mean step, ``joint_floor`` that floor. They are None without a model and an accelerator.
     """
 
     step_seconds: Bounded
@@ -40,6 +40,27 @@ class DecodeFacts:
     floor: Floor | None = None
     joint_floor_seconds: float | None = None
     interleaved_seconds: float = 0.0
+    draft_tokens: float = 0.0
+    basis: str = ""
+    """How batch and step time were found, one phrase for methods."""
+
+
+@dataclass(frozen=True)
+class PrefillFacts:
+    """The prompt work of a window, over all replicas.
+
+    ``tokens`` are prompt tokens actually computed; prompts in flight at the window's edges widen their interval.
+    ``steps`` is how many steps held prompt tokens (from the step histogram, else estimated from a token budget: then
+    ``estimated``), ``step`` the mean one of them without its decodes, ``cost`` and ``floor`` what that needs.
+    """
+
+    tokens: Bounded
+    requests: float
+    steps: Bounded
+    estimated: bool
+    step: Step
+    cost: StepCost | None = None
+    floor: Floor | None = None
 
 
 @dataclass(frozen=True)
@@ -47,8 +68,10 @@ class WindowFacts:
     """Everything that measuring, attribution and diagnosis need to know of a window, derived once.
 
     Token counts are sums over all replicas. ``None`` means that the sources do not tell. ``phase`` is the written one,
-    else the one found from the traffic; ``phase_given`` tells which. ``prefill_share`` is the prefill's share of the
-    window's joint floor (of its tokens, where the physics is not known).
+    else the one found from the traffic; ``phase_given`` tells which, ``contradiction`` says how the traffic belies a
+    written one. ``prefill_share`` is the prefill's share of the window's joint floor (of its tokens, where the physics
+    is not known): what prefill adds to the decodes' own floor, or, in a prefill window, its own floor. The floors are
+    seconds of one replica (their mean): each kind's alone, and the joint one in which both share passes over weights.
     """
 
     window: Window
@@ -68,3 +91,11 @@ class WindowFacts:
     decode: DecodeFacts | None
     prefill_floor_seconds: float | None = None
     decode_floor_seconds: float | None = None
+    joint_floor_seconds: float | None = None
+    prefill: PrefillFacts | None = None
+    contradiction: str | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether no token was computed or generated: then no load was measured."""
+        return not self.generated_tokens and not self.computed_prompt_tokens and not self.prompt_tokens
