@@ -1,0 +1,195 @@
+"""The lines of a failing text that say what was tested and where the time went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from pytest_llmroof.report.figures import grouped, percentages, quantity, short_count
+from pytest_llmroof.report.rows import Row
+from pytest_llmroof.report.wire import Document
+from pytest_llmroof.units import format_quantity
+
+#: Busy for less of the window than this, and the text says how long.
+_FULLY_BUSY: Final = 0.98
+
+#: What the shares of a step are called, in this order; a name of two causes adds them up.
+_STEP_NAMES: Final[Mapping[str, str]] = {
+    "memory floor: weights": "memory floor",
+    "memory floor: KV": "memory floor",
+    "compute floor": "compute floor",
+    "interleaved prefill": "interleaved prefill",
+    "exposed communication: transport": "exposed communication",
+    "exposed communication: waiting": "exposed communication",
+    "idle: within steps": "idle",
+    "idle: between steps": "idle",
+    "clock": "lowered clock",
+    "not attributed": "not attributed",
+    "kernel ceiling": "kernel ceiling",
+    "slow kernels": "slow kernels",
+}
+_REST: Final = ("kernel ceiling", "slow kernels")
+
+_ATTRIBUTED: Final = {"decode step": "step time", "prefill": "prefill time", "ttft": "TTFT"}
+_EXPLAINS: Final = {
+    "decode": ("decode step",),
+    "prefill": ("prefill",),
+    "ttft": ("ttft", "prefill"),
+    "window": ("decode step", "prefill", "ttft"),
+}
+
+
+def deployment_text(window: Document) -> str | None:
+    """``Llama 3.1 70B bf16, TP 4 on 4 x H100 SXM (h100-sxm5-80gb, dense bf16 peak)``; assumed facts are marked."""
+    model, gpu, deployment = window["model"], window["gpu"], window["deployment"]
+    if model is None and gpu is None:
+        return None
+    parts = []
+    if model is not None:
+        parts.append(f"{model['title']} {deployment['weights']}{_assumed(window, 'weights')}")
+    parallel = " ".join(
+        f"{name} {deployment[key]}{_assumed(window, key)}"
+        for name, key in (("TP", "tensor_parallel"), ("PP", "pipeline_parallel"), ("DP", "data_parallel"))
+        if key == "tensor_parallel" or deployment[key] != 1
+    )
+    parts.append(parallel + (" EP" if deployment["expert_parallel"] else ""))
+    text = ", ".join(parts)
+    if gpu is None:
+        return text
+    peak = f", dense {gpu['precision']} peak" if gpu["peak_flops_per_second"] is not None else ""
+    return f"{text} on {gpu['count']} x {gpu['short']} ({gpu['name']}{peak})"
+
+
+def _assumed(window: Document, key: str) -> str:
+    return " (assumed)" if window["provenance"].get(key) == "assumed" else ""
+
+
+def window_text(window: Document) -> str | None:
+    """``decode, 60.0 s: 28 400 output tokens, batch 12.4, context 1.5k, prefix hits 0 %, ITL mean 26.2 ms (a.prom)``."""
+    facts = window["facts"]
+    if facts is None:
+        return window["failure"]
+    parts = ", ".join(_window_parts(window, facts))
+    head = ", ".join(filter(None, [window["phase"], _duration(window, facts)]))
+    locations = list(dict.fromkeys(source["location"] for source in window["sources"]))
+    shown = ", ".join(locations[:2]) + (f" and {len(locations) - 2} more" if len(locations) > 2 else "")
+    return f"{head}: {parts}" + (f" ({shown})" if shown else "")
+
+
+def _duration(window: Document, facts: Mapping[str, Any]) -> str | None:
+    seconds, busy = window["duration_seconds"], facts["busy_seconds"]
+    if seconds is None:
+        return None
+    text = f"{seconds:.1f} s"
+    if busy and busy["value"] < _FULLY_BUSY * seconds:
+        text += f" of which {busy['value']:.1f} s busy"
+    return text
+
+
+def _window_parts(window: Document, facts: Mapping[str, Any]) -> Iterator[str]:
+    decode, phase = facts["decode"], window["phase"]
+    if phase != "decode" and facts["computed_prompt_tokens"]:
+        yield f"{grouped(facts['computed_prompt_tokens'])} prompt tokens computed"
+    if facts["generated_tokens"] is not None:
+        yield f"{grouped(facts['generated_tokens'])} output tokens"
+    if (facts["replicas"] or 1) > 1:
+        yield f"{facts['replicas']} replicas"
+    if decode:
+        yield f"batch {format_quantity(decode['batch']['value'], 'count')}"
+        if decode["context"]:
+            yield f"context {short_count(decode['context']['value'])}"
+    if facts["prefix_hit_rate"] is not None:
+        yield f"prefix hits {quantity(facts['prefix_hit_rate'], 'fraction', 2)}"
+    if decode:
+        if decode["tokens_per_step"] != 1:
+            yield f"{format_quantity(decode['tokens_per_step'], 'count')} tokens per step"
+        name = "ITL mean" if "itl.mean" in window["measurements"] else "step"
+        yield f"{name} {quantity(decode['step_seconds']['value'], 'seconds')}"
+
+
+def convention_text(window: Document, gate: Document) -> str | None:
+    """How FLOPs are counted, for gates on MFU: the choice can flip one."""
+    gpu, deployment = window["gpu"], window["deployment"]
+    if not gate["metric"].endswith("mfu") or gpu is None:
+        return None
+    exact = deployment["flops"] == "exact"
+    text = "FLOPs of every matrix product and of attention" if exact else "two FLOPs per active parameter and token"
+    text += f", against the dense {gpu['precision']} peak"
+    decode = window["facts"]["decode"] if window["facts"] else None
+    cost = decode["cost"] if decode and gate["metric"] == "decode.mfu" else None
+    if cost:
+        text += f"; two per parameter is {cost['model_flops'] / cost['flops']:.2f} of the exact count"
+    return text
+
+
+def roofline_text(window: Document, gate: Document) -> str | None:
+    """``145.0 GB per step -> floor 10.8 ms; 12.2 FLOP/B, ridge 295: memory-bound side``."""
+    facts, gpu = window["facts"], window["gpu"]
+    if facts is None or gpu is None or gate["family"] not in ("decode", "window"):
+        return _prefill_roofline(window, gate)
+    decode = facts["decode"]
+    if not decode or not decode["cost"] or not decode["floor"]:
+        return _prefill_roofline(window, gate)
+    cost, floor = decode["cost"], decode["floor"]
+    memory_bound = floor["memory_bound"]
+    work = quantity(cost["bytes"], "bytes", 4) if memory_bound else _flop(cost["flops"])
+    text = f"{work} per step -> floor {quantity(floor['seconds'], 'seconds')}"
+    if gpu["ridge_flops_per_byte"] is not None:
+        side = "memory-bound" if memory_bound else "compute-bound"
+        text += f"; {quantity(cost['intensity'], 'FLOP/byte')}, ridge {gpu['ridge_flops_per_byte']:.0f}: {side} side"
+    return text
+
+
+def _prefill_roofline(window: Document, gate: Document) -> str | None:
+    facts = window["facts"]
+    if facts is None or gate["family"] != "prefill" or not facts["prefill_floor_seconds"]:
+        return None
+    text = f"prefill floor {quantity(facts['prefill_floor_seconds'], 'seconds')}"
+    if facts["busy_seconds"]:
+        text += f" of {quantity(facts['busy_seconds']['value'], 'seconds')} busy"
+    intensity, gpu = window["measurements"].get("prefill.intensity"), window["gpu"]
+    if intensity and gpu and gpu["ridge_flops_per_byte"] is not None:
+        side = "memory-bound" if intensity["value"] < gpu["ridge_flops_per_byte"] else "compute-bound"
+        ridge = f"ridge {gpu['ridge_flops_per_byte']:.0f}"
+        text += f"; {quantity(intensity['value'], 'FLOP/byte')}, {ridge}: {side} side"
+    return text
+
+
+def _flop(count: float) -> str:
+    """``5.24 TFLOP``."""
+    return format_quantity(count, "FLOP/s", 4).removesuffix("/s")
+
+
+def step_time_row(window: Document, gate: Document) -> Row | None:
+    """``41 % memory floor, 34 % exposed communication, 4 % idle, 21 % rest (7 kernel ceiling, 14 slow kernels)``."""
+    attributed, shares = window["attributed"], window["attribution"]
+    if not shares or attributed is None or attributed["of"] not in _EXPLAINS.get(gate["family"], ()):
+        return None
+    names, estimated = _named_shares(shares)
+    whole = dict(zip(names, percentages(list(names.values())), strict=True))
+    parts = [
+        f"{percent} % {name}{' (estimated)' if name in estimated else ''}"
+        for name, percent in whole.items()
+        if name not in _REST and percent > 0
+    ]
+    rest = {name: whole[name] for name in _REST if whole.get(name, 0) > 0}
+    if len(rest) == 1:
+        parts.extend(f"{percent} % {name}" for name, percent in rest.items())
+    elif rest:
+        inside = ", ".join(f"{percent} {name}" for name, percent in rest.items())
+        parts.append(f"{sum(rest.values())} % rest ({inside})")
+    return Row(_ATTRIBUTED[attributed["of"]], ", ".join(parts))
+
+
+def _named_shares(shares: list[dict[str, Any]]) -> tuple[dict[str, float], set[str]]:
+    """Shares by their printed name, in the order of ``_STEP_NAMES``, and which of them are estimates."""
+    order = list(dict.fromkeys(_STEP_NAMES.values()))
+    sums: dict[str, float] = {}
+    estimated = set()
+    for part in shares:
+        name = _STEP_NAMES.get(part["cause"], part["cause"])
+        sums[name] = sums.get(name, 0.0) + part["share"]
+        if not part["observed"] and name not in _REST and "floor" not in name:
+            estimated.add(name)
+    sums = {name: share for name, share in sums.items() if share > 0}
+    return dict(sorted(sums.items(), key=lambda pair: order.index(pair[0]) if pair[0] in order else -1)), estimated

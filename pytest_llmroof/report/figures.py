@@ -1,0 +1,124 @@
+"""How figures are printed, so that every printed number follows from the other printed ones."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Final
+
+from pytest_llmroof.data import load
+from pytest_llmroof.units import Unit, format_quantity
+
+_MOST_DIGITS: Final = 12
+
+#: Words for shares of a whole; a share within two points of one is called so.
+_SHARES: Final = [
+    ("a tenth", Fraction(1, 10)),
+    ("a fifth", Fraction(1, 5)),
+    ("a quarter", Fraction(1, 4)),
+    ("a third", Fraction(1, 3)),
+    ("half", Fraction(1, 2)),
+    ("two thirds", Fraction(2, 3)),
+    ("three quarters", Fraction(3, 4)),
+    ("nine tenths", Fraction(9, 10)),
+]
+
+
+def quantity(value: float | None, unit: Unit, digits: int = 3) -> str:
+    """``41.3 %``; ``unbounded`` for None, which is how documents write an infinite end."""
+    return "unbounded" if value is None else format_quantity(value, unit, digits)
+
+
+def precise(value: float, unit: Unit) -> str:
+    """With as many digits as it takes to print a limit as it was written: ``99.95 %``, ``75 %``, ``50 ms``."""
+    for digits in range(3, _MOST_DIGITS):
+        text = format_quantity(value, unit, digits)
+        # Every printed unit is linear: twelve digits tell whether the short form lost something.
+        if _same(text, format_quantity(value, unit, _MOST_DIGITS)):
+            return text
+    return format_quantity(value, unit, _MOST_DIGITS)
+
+
+def _same(short: str, long: str) -> bool:
+    one, other = number_of(short), number_of(long)
+    return short.split(" ")[-1] == long.split(" ")[-1] and math.isclose(one, other, rel_tol=1e-9, abs_tol=0.0)
+
+
+def number_of(text: str) -> float:
+    """The number that a printed quantity starts with: ``28 400 tok`` -> 28400.0."""
+    match = re.match(r"[-+]?\d+(?: \d{3})*(?:\.\d+)?", text)
+    if match is None:
+        raise ValueError(f"{text!r} does not start with a number")
+    return float(match.group().replace(" ", ""))
+
+
+def apart(value: float, limit: float, unit: Unit) -> str:
+    """A value beside its limit: never printed as if it were the limit when it is not (74.98 %, not 75.0 %)."""
+    if value == limit:
+        return precise(value, unit)
+    shown = format_quantity(value, unit)
+    for digits in range(3, _MOST_DIGITS):
+        shown = format_quantity(value, unit, digits)
+        if not _same(shown, format_quantity(limit, unit, digits)):
+            break
+    return shown
+
+
+def distance(value: float, limit: float, unit: Unit) -> str:
+    """How far a printed value is from a printed limit: ``33.7 points`` for shares, else ``19.2 %`` of the limit."""
+    shown, border = apart(value, limit, unit), precise(limit, unit)
+    if unit == "fraction":
+        decimals = max(_decimals(shown), _decimals(border))
+        return f"{abs(number_of(shown) - number_of(border)):.{decimals}f} points"
+    if limit == 0:
+        return shown
+    return format_quantity(abs(value / limit - 1), "fraction")
+
+
+def _decimals(text: str) -> int:
+    match = re.match(r"[-+]?[\d ]*\.(\d+)", text)
+    return len(match.group(1)) if match else 0
+
+
+def grouped(number: float) -> str:
+    """A count: ``9999``, ``28 400``."""
+    rounded = round(number)
+    return f"{rounded:,}".replace(",", " ") if abs(rounded) >= 10_000 else str(rounded)
+
+
+def short_count(number: float) -> str:
+    """A number of tokens in few characters: ``560``, ``1.5k``, ``4.1k``, ``128k``."""
+    if number < 999.5:
+        return f"{number:.0f}"
+    thousands = number / 1000
+    text = f"{thousands:.1f}" if thousands < 99.95 else f"{thousands:.0f}"
+    return f"{text.removesuffix('.0')}k"
+
+
+def percentages(shares: Sequence[float]) -> list[int]:
+    """Whole per cents that add up to the rounded whole: the largest remainders are rounded up, the others down."""
+    exact = [share * 100 for share in shares]
+    result = [math.floor(part) for part in exact]
+    missing = round(sum(exact)) - sum(result)
+    for index in sorted(range(len(exact)), key=lambda index: result[index] - exact[index])[:missing]:
+        result[index] += 1
+    return result
+
+
+def share_in_words(share: float) -> str:
+    """``a third`` for 0.34, ``42 %`` where no word is near."""
+    word, nearest = min(_SHARES, key=lambda pair: abs(share - float(pair[1])))
+    return word if abs(share - float(nearest)) <= 0.02 else f"{share * 100:.0f} %"
+
+
+def times(ratio: float) -> str:
+    """A factor of two digits: ``2.4``, ``15``."""
+    return f"{ratio:.1f}" if ratio < 9.95 else f"{ratio:.0f}"
+
+
+def wording() -> dict[str, dict[str, str]]:
+    """The packaged phrases of failing texts."""
+    phrases: dict[str, dict[str, str]] = load("wording.yaml")
+    return phrases

@@ -1,0 +1,90 @@
+"""The first line of a failing text: finding, limit, distance, cause, id, in 200 characters."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pytest_llmroof.report.figures import apart, distance
+from pytest_llmroof.report.limits import expected
+from pytest_llmroof.report.wire import Document
+
+LONGEST: Final = 200
+
+#: What can be cut of a long expression before the finding itself would suffer.
+_SHORTEST_EXPECTATION: Final = 60
+
+
+def headline(window: Document, gate: Document) -> str:
+    """One line that stands alone in a summary, a JUnit message or an annotation."""
+    tail = f"   [{gate['id']}]" if gate["id"] else ""
+    if gate["verdict"] in ("pass", "fail") and gate["value"] is not None:
+        line = _judged(window, gate, LONGEST - len(tail))
+    else:
+        line = _not_measured(gate, LONGEST - len(tail))
+    return shorten(line, LONGEST - len(tail)) + tail
+
+
+def _judged(window: Document, gate: Document, room: int) -> str:
+    value, limit, unit = gate["value"], gate["limit"], gate["unit"]
+    found = f"found {quantity_apart(gate)}, expected "
+    away = f" ({distance(value, limit, unit)} {_side(gate)}{', approximate' if gate['approximate'] else ''})"
+    asked = shorten(expected(gate), max(_SHORTEST_EXPECTATION, room - len(found) - len(away)))
+    cause = cause_of(window, gate) if gate["verdict"] == "fail" else None
+    line = found + asked + away
+    return f"{line}; {cause}" if cause else line
+
+
+def quantity_apart(gate: Document) -> str:
+    """The value, printed so that it differs from the limit where it does."""
+    if gate["limit"] is None:
+        return apart(gate["value"], gate["value"], gate["unit"])
+    return apart(gate["value"], gate["limit"], gate["unit"])
+
+
+def _side(gate: Document) -> str:
+    if gate["verdict"] == "pass":
+        return "to spare"
+    return "short" if gate["operator"] in (">=", ">") else "over"
+
+
+def _not_measured(gate: Document, room: int) -> str:
+    """The reason is cut before what was asked: both must be read."""
+    word = gate["verdict"]
+    head = {"no data": "NOT MEASURED: ", "not judged": "NOT JUDGED: ", "not run": "NOT RUN: "}.get(
+        word, f"NOT MEASURED ({word}): "
+    )
+    asked = "; expected " + shorten(expected(gate), _SHORTEST_EXPECTATION)
+    reason = one_line(gate["reason"] or gate["in_words"] or "no reason was given").rstrip(".;")
+    return head + shorten(reason, room - len(head) - len(asked)) + asked
+
+
+def cause_of(window: Document, gate: Document) -> str | None:
+    """``scenario C: communication and interconnect stalls``."""
+    diagnosis = diagnosis_of(window, gate)
+    if diagnosis is None or not diagnosis["title"]:
+        return None
+    title: str = diagnosis["title"]
+    return f"scenario {diagnosis['scenario']}: {title}" if diagnosis["scenario"] else title
+
+
+def diagnosis_of(window: Document, gate: Document) -> dict[str, Any] | None:
+    """The diagnosis of the time that a gate measures."""
+    diagnosis = window["diagnoses"].get(gate["family"])
+    if diagnosis is None and window["diagnosis"] and window["diagnosis"]["of"] == gate["family"]:
+        diagnosis = window["diagnosis"]
+    found: dict[str, Any] | None = diagnosis
+    return found
+
+
+def one_line(text: str) -> str:
+    """Without line breaks and runs of blanks."""
+    return " ".join(text.split())
+
+
+def shorten(text: str, width: int) -> str:
+    """Cut at a word where one is near, with an ellipsis."""
+    if len(text) <= width:
+        return text
+    cut = text[: max(width - 1, 0)]
+    at_word = cut.rpartition(" ")[0]
+    return (at_word if len(at_word) > len(cut) - 20 else cut).rstrip(" ,;:") + "…"

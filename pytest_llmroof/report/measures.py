@@ -1,0 +1,102 @@
+"""Measurements and the facts that they rest on, as plain data."""
+
+from __future__ import annotations
+
+from pytest_llmroof.analysis.facts import DecodeFacts, WindowFacts
+from pytest_llmroof.analysis.measurement import Measurement, Outcome
+from pytest_llmroof.bounded import Bounded
+from pytest_llmroof.gates.assessment import Assessment
+from pytest_llmroof.report.scope import whole
+from pytest_llmroof.report.wire import Document
+
+
+def measurements_document(assessment: Assessment) -> Document:
+    """Every metric that the sources give, gated or not, and the gated ones that no list names (``goodput(...)``)."""
+    outcomes: dict[str, Outcome | None] = dict(assessment.outcomes)
+    for verdict in assessment.verdicts:
+        if verdict.gate.per is None:
+            outcomes.setdefault(verdict.gate.metric, verdict.outcome)
+    return {
+        name: measurement_document(outcome) for name, outcome in outcomes.items() if isinstance(outcome, Measurement)
+    }
+
+
+def measurement_document(measurement: Measurement) -> Document:
+    """One measurement. ``achievable`` is the value as a share of what real kernels reach (``achievable_fraction``)."""
+    eta = measurement.achievable
+    return {
+        **bounded_document(measurement.bounded),
+        "unit": measurement.unit,
+        "achievable": measurement.value / eta if eta else None,
+        "achievable_fraction": eta,
+        "samples": measurement.samples,
+        "source": measurement.source,
+        "method": measurement.method,
+        "bucketed": measurement.bucketed,
+        "settle": measurement.settle,
+        "alternatives": [
+            {"assumption": other.assumption, "value": other.value} for other in measurement.alternatives
+        ],
+    }
+
+
+def bounded_document(bounded: Bounded) -> Document:
+    """A value and its interval."""
+    return {"value": bounded.value, "low": bounded.low, "high": bounded.high}
+
+
+def facts_document(facts: WindowFacts | None) -> Document | None:
+    """What happened in the window: tokens, requests, busy time, and the mean decode step."""
+    if facts is None:
+        return None
+    return {
+        "phase_given": facts.phase_given,
+        "prefill_share": facts.prefill_share,
+        "busy_seconds": bounded_document(facts.busy.seconds) if facts.busy else None,
+        "busy_basis": facts.busy.basis if facts.busy else None,
+        "replicas": len(facts.window.engines) or None,
+        "prompt_tokens": _count(facts.prompt_tokens),
+        "computed_prompt_tokens": _count(facts.computed_prompt_tokens),
+        "generated_tokens": _count(facts.generated_tokens),
+        "finished_requests": _count(facts.finished_requests),
+        "prefix_hit_rate": facts.prefix_hit_rate,
+        "mean_prompt_tokens": facts.mean_prompt_tokens,
+        "mean_output_tokens": facts.mean_output_tokens,
+        "prefill_floor_seconds": facts.prefill_floor_seconds,
+        "decode_floor_seconds": facts.decode_floor_seconds,
+        "decode": _decode_document(facts.decode) if facts.decode else None,
+    }
+
+
+def _decode_document(decode: DecodeFacts) -> Document:
+    cost, floor = decode.cost, decode.floor
+    return {
+        "step_seconds": bounded_document(decode.step_seconds),
+        "batch": bounded_document(decode.batch),
+        "context": bounded_document(decode.context) if decode.context else None,
+        "steps": decode.steps,
+        "tokens_per_step": decode.tokens_per_step,
+        "interleaved_seconds": decode.interleaved_seconds,
+        "joint_floor_seconds": decode.joint_floor_seconds,
+        "cost": {
+            "flops": cost.flops,
+            "model_flops": cost.model_flops,
+            "bytes": cost.bytes,
+            "weight_bytes": cost.weight_bytes,
+            "kv_bytes": cost.kv_bytes,
+            "intensity": cost.intensity,
+            "gpus": cost.gpus,
+        } if cost else None,
+        "floor": {
+            "seconds": floor.seconds,
+            "memory_bound": floor.memory_bound,
+            "memory_seconds": floor.memory_seconds,
+            "compute_seconds": floor.compute_seconds,
+            "weights_seconds": floor.weights_seconds,
+            "kv_seconds": floor.kv_seconds,
+        } if floor else None,
+    }  # fmt: skip
+
+
+def _count(value: float | None) -> float | None:
+    return None if value is None else whole(value)

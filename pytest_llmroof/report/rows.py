@@ -1,0 +1,56 @@
+"""A labelled text of limited width and length: the layout of a failing text."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+WIDTH: Final = 110
+LABEL: Final = 15
+MOST_LINES: Final = 40
+
+
+@dataclass(frozen=True)
+class Row:
+    """A label of at most 14 characters and its text. A ``heading`` stands at the margin, everything else two in.
+
+    Where the text grows too long, the rows of the highest ``rank`` go first, the last of them before the others;
+    rank 0 always stays.
+    """
+
+    label: str
+    text: str
+    heading: bool = False
+    rank: int = 0
+
+    def lines(self) -> list[str]:
+        """Wrapped, continued under its own text."""
+        indent = 0 if self.heading else 2
+        first = " " * indent + self.label.ljust(LABEL)
+        wrapped = textwrap.wrap(
+            self.text,
+            width=WIDTH,
+            initial_indent=first if self.label else " " * (indent + LABEL),
+            subsequent_indent=" " * (indent + LABEL),
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+        return wrapped or [first.rstrip()]
+
+
+def laid_out(rows: Iterable[Row], most: int = MOST_LINES) -> list[str]:
+    """The lines of the rows, at most so many; what was left out is said."""
+    kept = [(row, row.lines()) for row in rows]
+    left_out = 0
+    while sum(len(lines) for _, lines in kept) + bool(left_out) > most:
+        worst = max(row.rank for row, _ in kept)
+        if worst == 0:
+            break
+        index = max(index for index, (row, _) in enumerate(kept) if row.rank == worst)
+        left_out += len(kept.pop(index)[1])
+    lines = [line for _, row_lines in kept for line in row_lines]
+    if left_out:
+        lines = [*lines[: most - 1], f"  ({left_out} more lines: the JSON report holds them)"]
+    return lines[:most]

@@ -1,0 +1,93 @@
+"""What was tested: accelerator, model, deployment, and where each fact comes from."""
+
+from __future__ import annotations
+
+import re
+
+from pytest_llmroof.report.wire import Document
+from pytest_llmroof.roofline.accelerator import Accelerator
+from pytest_llmroof.roofline.deployment import Deployment
+
+
+def gpu_document(deployment: Deployment) -> Document | None:
+    """The accelerator's roofs at the precision that MFU is measured against; None where it was not named."""
+    accelerator = deployment.accelerator
+    if accelerator is None:
+        return None
+    return {
+        "name": accelerator.name,
+        "product": full_product(accelerator),
+        "short": short_product(accelerator),
+        "also": accelerator.also,
+        "count": deployment.gpus,
+        "precision": deployment.compute,
+        "peak_flops_per_second": deployment.peak_flops_per_second,
+        "memory_bandwidth_bytes_per_second": accelerator.memory_bandwidth_bytes_per_second,
+        "memory_bytes": accelerator.memory_bytes,
+        "ridge_flops_per_byte": accelerator.ridge(deployment.compute),
+        "achievable": accelerator.achievable,
+        "confidence": accelerator.confidence,
+    }
+
+
+def model_document(deployment: Deployment) -> Document | None:
+    """The model's figures; ``kv_bytes_per_token`` is the whole model's, without replication. None without a model."""
+    model = deployment.model
+    if model is None:
+        return None
+    return {
+        "name": model.name,
+        "title": model.title,
+        "parameters": whole(model.parameters),
+        "active_parameters": whole(model.active_parameters),
+        "matmul_parameters": whole(model.matmul_parameters),
+        "weight_bytes": whole(model.weight_bytes(deployment.weights)),
+        "kv_bytes_per_token": whole(model.kv_bytes_per_token(deployment.kv_cache)),
+        "layers": model.layers,
+        "experts": model.experts,
+        "experts_per_token": model.experts_per_token,
+    }
+
+
+def deployment_document(deployment: Deployment) -> Document:
+    """Parallelism and precisions, resolved."""
+    return {
+        "tensor_parallel": deployment.tensor_parallel,
+        "pipeline_parallel": deployment.pipeline_parallel,
+        "data_parallel": deployment.replicas,
+        "expert_parallel": deployment.expert_parallel,
+        "weights": deployment.weights,
+        "kv_cache": deployment.kv_cache,
+        "compute": deployment.compute,
+        "interconnect": deployment.interconnect,
+        "gpus_per_node": deployment.gpus_per_node,
+        "internode_bytes_per_second": deployment.internode_bytes_per_second,
+        "speculative_tokens": deployment.speculative_tokens,
+        "draft_model": deployment.draft.name if deployment.draft else None,
+        "flops": deployment.flops,
+        "gpus": deployment.gpus,
+        "missing": deployment.missing,
+    }
+
+
+def full_product(accelerator: Accelerator) -> str:
+    """``NVIDIA H100 SXM5 80GB``."""
+    vendor = accelerator.vendor
+    if not vendor or accelerator.product.casefold().startswith(vendor.casefold()):
+        return accelerator.product
+    return f"{vendor} {accelerator.product}"
+
+
+def short_product(accelerator: Accelerator) -> str:
+    """``H100 SXM``: what people call it, without vendor, memory size and socket generation."""
+    name = full_product(accelerator)
+    if accelerator.vendor:
+        name = name[len(accelerator.vendor) :] if name.casefold().startswith(accelerator.vendor.casefold()) else name
+    name = re.sub(r"\b\d+\s?GB\b", "", name)
+    name = re.sub(r"\bSXM\d\b", "SXM", name)
+    return " ".join(name.split()) or accelerator.name
+
+
+def whole(value: float) -> float:
+    """A whole number as an integer, so that counts of parameters and bytes print every digit."""
+    return int(value) if float(value).is_integer() else value

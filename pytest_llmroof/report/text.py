@@ -1,0 +1,114 @@
+"""The failing text of a gate, made from the report document alone: any report can be rendered again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from pytest_llmroof.report.facts_text import (
+    convention_text,
+    deployment_text,
+    roofline_text,
+    step_time_row,
+    window_text,
+)
+from pytest_llmroof.report.figures import precise
+from pytest_llmroof.report.headline import diagnosis_of, headline, one_line
+from pytest_llmroof.report.limits import limit_text, supports
+from pytest_llmroof.report.rows import MOST_LINES, Row, laid_out
+from pytest_llmroof.report.wire import Document
+
+__all__ = ["failing_text", "headline"]
+
+_MOST_REMEDIES: Final = 4
+_MOST_EVIDENCE: Final = 3
+
+
+def failing_text(window: Document, gate: Document, first: bool = True) -> str:
+    """At most 40 lines that tell what was found, why, and what to do.
+
+    A further gate of a window whose text was shown (``first`` false) gets the first line and its limit only.
+    """
+    rows = list(_rows(window, gate) if first else _limit_rows(gate))
+    return "\n".join([headline(window, gate), *laid_out(rows, MOST_LINES - 1)])
+
+
+def _rows(window: Document, gate: Document) -> Iterator[Row]:
+    measured = gate["verdict"] in ("pass", "fail", "inconclusive")
+    if gate["in_words"]:
+        yield Row("in words", gate["in_words"])
+    if gate["why"]:
+        yield Row("asked because", one_line(gate["why"]), rank=2)
+    yield from _reason_rows(gate)
+    if deployment := deployment_text(window):
+        yield Row("deployment", deployment)
+    if text := window_text(window):
+        yield Row("window", text)
+    if measured and (convention := convention_text(window, gate)):
+        yield Row("convention", convention)
+    if measured and (roofline := roofline_text(window, gate)):
+        yield Row("roofline", roofline)
+    yield from _limit_rows(gate)
+    if measured and (step_time := step_time_row(window, gate)):
+        yield step_time
+    yield from (Row("note", one_line(note), rank=1) for note in window["notes"])
+    yield from (Row("not read", one_line(name), rank=4) for name in window["unread"])
+    if measured and (diagnosis := diagnosis_of(window, gate)):
+        yield from _diagnosis_rows(diagnosis)
+
+
+def _reason_rows(gate: Document) -> Iterator[Row]:
+    """Why a verdict is not a plain one, and what would give a plain one."""
+    if gate["reason"]:
+        label = {"no data": "no data", "impossible": "contradiction", "inconclusive": "inconclusive"}.get(
+            gate["verdict"], "approximate" if gate["approximate"] else "note"
+        )
+        yield Row(label, one_line(gate["reason"]))
+    said = gate["reason"] or ""
+    for label, key in (("to measure it", "remedy"), ("check", "check")):
+        if gate[key] and gate[key] not in said:
+            yield Row(label, one_line(gate[key]))
+    if (gate["approximate"] or gate["verdict"] == "inconclusive") and gate["settle"] and gate["settle"] not in said:
+        yield Row("to settle it", one_line(gate["settle"]))
+
+
+def _limit_rows(gate: Document) -> Iterator[Row]:
+    parts = []
+    if gate["default"]:
+        parts.append(f"{limit_text(gate)} is the default, nobody set it.")
+        if known := gate["known"]:
+            low, high = (precise(known[end], "fraction") for end in ("low", "high"))
+            parts.append(f"Known for {known['what']}: {low.removesuffix(' %')} to {high}.")
+    if gate["value"] is not None and (supported := supports(gate)):
+        parts.append(f"This window supports: {supported}")
+    if parts:
+        yield Row("limit", " ".join(parts))
+
+
+def _diagnosis_rows(diagnosis: dict[str, Any]) -> Iterator[Row]:
+    scenario, title = diagnosis["scenario"], diagnosis["title"]
+    name = f"Scenario {scenario}: {title}" if scenario else title
+    yield Row("DIAGNOSIS", f"{name}   (confidence: {diagnosis['confidence']})", heading=True)
+    for supporting in (True, False):
+        evidence = [one for one in diagnosis["evidence"] if one["supports"] is supporting]
+        for index, one in enumerate(evidence):
+            label = "for" if supporting else f"against {one['scenario']}"
+            if supporting and len(diagnosis["candidates"]) > 1:
+                label = f"for {one['scenario']}"
+            source = f" ({one['source']})" if supporting and one["source"] else ""
+            yield Row(label, one_line(one["statement"]) + source, rank=1 if index < _MOST_EVIDENCE else 5)
+    yield from (Row("missing", one_line(missing), rank=2) for missing in diagnosis["missing"])
+    yield from _remedy_rows(diagnosis["remedies"])
+
+
+def _remedy_rows(remedies: list[dict[str, Any]]) -> Iterator[Row]:
+    for number, remedy in enumerate(remedies, 1):
+        effect = f"   -> {one_line(remedy['effect'])}" if remedy["effect"] else ""
+        yield Row(
+            "REMEDIATION" if number == 1 else "",
+            f"{number}. {one_line(remedy['title'])}{effect}",
+            heading=True,
+            rank=0 if number == 1 else 1 if number <= _MOST_REMEDIES else 5,
+        )
+        if remedy["detail"]:
+            yield Row("", f" {one_line(remedy['detail'])}", rank=3)

@@ -1,0 +1,92 @@
+"""The ``in words`` line: the finding for somebody who does not know the metric, and where the time went."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pytest_llmroof.analysis.attribution import SCENARIO_OF_CAUSE, Attribution, Cause
+from pytest_llmroof.analysis.diagnosis import Diagnosis
+from pytest_llmroof.analysis.metrics import find_metric
+from pytest_llmroof.errors import ConfigError
+from pytest_llmroof.gates.assessment import Assessment
+from pytest_llmroof.gates.verdict import Verdict
+from pytest_llmroof.report.causes import diagnosis_for
+from pytest_llmroof.report.figures import precise, quantity, share_in_words, times, wording
+
+#: Below this ratio nobody would call it slower.
+_NOTABLE_RATIO: Final = 1.1
+
+#: Shares that are lost with one scenario or another, beside those that speak for a single one.
+_ALSO_LOST: Final[dict[str, tuple[Cause, ...]]] = {"C": ("exposed communication: waiting",)}
+
+
+def in_words(assessment: Assessment, verdict: Verdict) -> str:
+    """One sentence without symbols; what was not measured says so."""
+    if verdict.word in ("no data", "inconclusive", "impossible"):
+        return wording()["finding"]["not_measured" if verdict.word == "no data" else verdict.word]
+    clauses = [_finding(assessment, verdict)]
+    diagnosis = diagnosis_for(assessment, verdict.gate.metric)
+    if diagnosis is not None and (cause := _cause(diagnosis, assessment.attribution)):
+        clauses.append(cause)
+    return "; ".join(clause for clause in clauses if clause)
+
+
+def _finding(assessment: Assessment, verdict: Verdict) -> str:
+    if verdict.value is None:
+        return ""
+    if verdict.gate.metric in ("decode.mbu", "decode.mfu", "decode.step_time"):
+        decode = _decode_finding(assessment)
+        if decode is not None:
+            return decode
+    if verdict.gate.metric == "prefill.mfu" and verdict.value > 0:
+        return wording()["finding"]["prefill"].format(ratio=times(1 / verdict.value))
+    return _plain_finding(verdict, verdict.value)
+
+
+def _decode_finding(assessment: Assessment) -> str | None:
+    decode = assessment.facts.decode if assessment.facts else None
+    if decode is None or decode.floor is None or decode.floor.seconds <= 0:
+        return None
+    ratio = decode.step_seconds.value / decode.floor.seconds
+    finding = wording()["finding"]
+    if ratio < _NOTABLE_RATIO:
+        return finding["decode_near"]
+    return finding["decode_memory" if decode.floor.memory_bound else "decode_compute"].format(ratio=times(ratio))
+
+
+def _plain_finding(verdict: Verdict, value: float) -> str:
+    gate, phrases = verdict.gate, wording()
+    shown = quantity(value, gate.unit)
+    asked = phrases["asked"][gate.operator].format(limit=precise(verdict.limit, gate.unit)) if verdict.limit else ""
+    try:
+        metric, statistic = find_metric(gate.metric)
+    except ConfigError:  # a metric with parameters: its expression says what it is
+        return phrases["finding"]["plain"].format(meaning=gate.metric, value=shown, asked=asked)
+    kind = statistic if statistic in ("mean", "max") else "quantile"
+    template = phrases["latency"].get(f"{metric.name}.{kind}") if statistic else None
+    if template is None:
+        meaning = f"{metric.meaning}, {statistic}" if statistic else metric.meaning
+        return phrases["finding"]["plain"].format(meaning=meaning, value=shown, asked=asked).rstrip("; ")
+    requests = phrases["requests"].get(statistic or "", "")
+    return "; ".join(filter(None, [template.format(value=shown, requests=requests), asked]))
+
+
+def _cause(diagnosis: Diagnosis, attribution: Attribution | None) -> str | None:
+    """What the scenario means; phrases that speak of a share need an attribution that has one."""
+    if diagnosis.scenario is None:
+        return None
+    phrases = wording()["scenario"]
+    template = phrases.get(diagnosis.scenario, phrases["several"])
+    if "{share}" not in template:
+        return template
+    share = _lost(diagnosis.candidates, attribution) if attribution else 0.0
+    return template.format(share=share_in_words(share)) if share > 0 else None
+
+
+def _lost(candidates: tuple[str, ...], attribution: Attribution) -> float:
+    causes: set[Cause] = {cause for cause, scenario in SCENARIO_OF_CAUSE.items() if scenario in candidates}
+    for candidate in candidates:
+        causes.update(_ALSO_LOST.get(candidate, ()))
+    if len(candidates) > 1:
+        causes.add("not attributed")
+    return attribution.share(*causes)
