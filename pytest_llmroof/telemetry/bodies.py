@@ -1,0 +1,72 @@
+"""From the bytes of a scrape to its text: gzip, encodings, and what answers instead of metrics."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import re
+import zlib
+from typing import Final
+
+from pytest_llmroof.errors import SourceError
+
+#: A page is some hundred kilobytes; beyond this it is no page, or a decompression bomb.
+MAXIMUM_BYTES: Final = 64 * 2**20
+
+_GZIP: Final = b"\x1f\x8b"
+_JSON: Final = re.compile(r'\[|\{\s*(?:\}|"(?:[^"\\]|\\.)*+"\s*:)')
+_SCRAPE: Final = "name a page of metrics: curl -sf http://HOST:PORT/metrics > page.prom"
+
+
+def text_of(body: bytes | str, location: str) -> str:
+    """The text of a page of metrics. SourceError says what it is where it is none."""
+    text = body.removeprefix("\ufeff") if isinstance(body, str) else _decoded(_unpacked(body, location), location)
+    start = text.lstrip()
+    if not start:
+        raise SourceError(f"{location} is empty", "the scrape failed: use curl -f, and check that the server is up")
+    if start.startswith("<"):
+        raise SourceError(
+            f"{location} is HTML, not metrics",
+            "an error page, a login or a dashboard answered: check the address, it mostly ends in /metrics",
+        )
+    if _JSON.match(start):
+        raise SourceError(f"{location} is JSON, not metrics", _SCRAPE)
+    return text
+
+
+def _unpacked(body: bytes, location: str) -> bytes:
+    if len(body) > MAXIMUM_BYTES:
+        raise _too_large(location)
+    if not body.startswith(_GZIP):
+        return body
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(body)) as file:
+            unpacked = file.read(MAXIMUM_BYTES + 1)
+    except EOFError:
+        raise SourceError(f"{location} is a gzip file that was cut off", "write it again, to its end") from None
+    except (OSError, zlib.error):
+        raise SourceError(f"{location} is a damaged gzip file", "write it again") from None
+    if len(unpacked) > MAXIMUM_BYTES:
+        raise _too_large(location)
+    return unpacked
+
+
+def _too_large(location: str) -> SourceError:
+    return SourceError(f"{location} is larger than {MAXIMUM_BYTES >> 20} MiB: no page of metrics is", _SCRAPE)
+
+
+def _decoded(body: bytes, location: str) -> str:
+    # What `curl ... > page.prom` writes in PowerShell.
+    utf16 = body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        text = body.decode("utf-16" if utf16 else "utf-8-sig")
+    except UnicodeDecodeError:
+        raise _binary(location) from None
+    if "\0" in text:
+        raise _binary(location)
+    return text
+
+
+def _binary(location: str) -> SourceError:
+    return SourceError(f"{location} is binary, not text", _SCRAPE)

@@ -1,0 +1,197 @@
+"""What engines call their metrics: data/engines.yaml, made fast to look up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, Final, Literal
+
+from pytest_llmroof.data import load
+from pytest_llmroof.telemetry.exposition import Page
+
+Kind = Literal["counter", "histogram", "gauge", "finished", "facts"]
+Part = Literal["value", "bucket", "sum", "count", "created"]
+
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+@dataclass(frozen=True)
+class Target:
+    """What one exposed name stands for: a quantity, and which part of it.
+
+    ``rank`` orders the names of one quantity, the lowest first. ``where`` are label values that a series must have,
+    ``scale`` is the factor to the canonical unit.
+    """
+
+    quantity: str
+    kind: Kind
+    part: Part
+    rank: int
+    name: str
+    where: tuple[tuple[str, str], ...] = ()
+    scale: float = 1.0
+    combine: Literal["sum", "max"] = "max"
+    off: float | None = None
+
+
+@dataclass(frozen=True)
+class EngineNames:
+    """One engine's names and conventions, as data/engines.yaml describes them."""
+
+    key: str
+    entry: Mapping[str, Any]
+
+    @property
+    def title(self) -> str:
+        """How reports and lists call the engine."""
+        return str(self.entry["title"])
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """What may stand in front of every name."""
+        return tuple(self.entry["prefixes"])
+
+    @cached_property
+    def conventions(self) -> frozenset[str]:
+        """How this engine counts."""
+        return frozenset(self.entry.get("conventions", ()))
+
+    def labels(self, role: str) -> tuple[str, ...]:
+        """The labels that play a role: ``model``, ``rank``, ``replica``, ``process``."""
+        return tuple(self.entry.get("labels", _NOTHING).get(role, ()))
+
+    @property
+    def work(self) -> tuple[str, ...]:
+        """The quantities that move when the engine works."""
+        return tuple(self.entry.get("work", ()))
+
+    @property
+    def zero_means_off(self) -> frozenset[str]:
+        """Counters that say nothing where they are 0 although tokens moved."""
+        return frozenset(self.entry.get("zero_means_off", ()))
+
+    @property
+    def derived(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """Rules for counters that follow from others."""
+        rules: Mapping[str, Sequence[Mapping[str, Any]]] = self.entry.get("derived", _NOTHING)
+        return rules
+
+    @property
+    def finished_reasons(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The reasons that mean aborted, and those that mean an error."""
+        finished = self.entry.get("finished", _NOTHING)
+        return frozenset(finished.get("aborted", ())), frozenset(finished.get("errored", ()))
+
+    @property
+    def reason_label(self) -> str:
+        """The label that holds why a request finished."""
+        return str(self.entry.get("finished", _NOTHING).get("label", ""))
+
+    @property
+    def fact_labels(self) -> tuple[str, ...]:
+        """The labels of the info metric that may be shown."""
+        return tuple(self.entry.get("facts", _NOTHING).get("labels", ()))
+
+    @cached_property
+    def targets(self) -> Mapping[str, tuple[Target, ...]]:
+        """Every exposed name, prefix and suffix included -> what it stands for."""
+        found: dict[str, list[Target]] = {}
+        for prefix in self.prefixes:
+            for name, target in self._bare_targets():
+                found.setdefault(prefix + name, []).append(target)
+        return {name: tuple(targets) for name, targets in found.items()}
+
+    @cached_property
+    def families(self) -> Mapping[str, frozenset[str]]:
+        """Every name that a TYPE line may declare -> the quantities that its series would feed."""
+        found: dict[str, set[str]] = {}
+        for prefix in self.prefixes:
+            for target in {target for _, target in self._bare_targets()}:
+                for suffix in ("", "_total"):
+                    found.setdefault(prefix + target.name + suffix, set()).add(target.quantity)
+        return {name: frozenset(quantities) for name, quantities in found.items()}
+
+    def knows(self, name: str) -> bool:
+        """Whether a metric's name (as a TYPE line has it) is one of this engine's that we know, read or unused."""
+        for prefix in self.prefixes:
+            bare = name.removeprefix(prefix)
+            plain = bare.removesuffix("_created").removesuffix("_total")
+            unused = self.entry.get("unused", ())
+            if bare == name:
+                continue
+            if prefix + plain in self.families or plain in unused or bare.removesuffix("_created") in unused:
+                return True
+            if bare.startswith(tuple(self.entry.get("unused_families", ()))):
+                return True
+        return False
+
+    def _bare_targets(self) -> Iterator[tuple[str, Target]]:
+        for quantity, names in self.entry.get("counters", _NOTHING).items():
+            for rank, spec in enumerate(map(_spec, names)):
+                yield from _counter(quantity, rank, spec)
+        for quantity, names in self.entry.get("histograms", _NOTHING).items():
+            for rank, spec in enumerate(map(_spec, names)):
+                yield from _histogram(quantity, rank, spec)
+        for quantity, names in self.entry.get("gauges", _NOTHING).items():
+            for rank, spec in enumerate(map(_spec, names)):
+                yield spec["name"], Target(
+                    quantity, "gauge", "value", rank, spec["name"],
+                    scale=spec.get("scale", 1.0), combine=spec.get("combine", "max"), off=spec.get("off"),
+                )  # fmt: skip
+        if finished := self.entry.get("finished"):
+            for suffix in ("_total", ""):
+                name = finished["name"]
+                yield name + suffix, Target("requests_finished", "finished", "value", 0, name)
+        if facts := self.entry.get("facts"):
+            yield facts["name"], Target("facts", "facts", "value", 0, facts["name"])
+
+
+def _spec(names: Any) -> Mapping[str, Any]:
+    return names if isinstance(names, Mapping) else {"name": names}
+
+
+def _counter(quantity: str, rank: int, spec: Mapping[str, Any]) -> Iterator[tuple[str, Target]]:
+    name = spec["name"]
+    where = tuple(spec.get("where", _NOTHING).items())
+    scale = spec.get("scale", 1.0)
+    value = Target(quantity, "counter", "value", rank, name, where, scale)
+    if part := spec.get("part"):
+        yield f"{name}_{part}", value
+        return
+    yield f"{name}_total", value
+    yield name, value
+    yield f"{name}_created", Target(quantity, "counter", "created", rank, name, where)
+
+
+def _histogram(quantity: str, rank: int, spec: Mapping[str, Any]) -> Iterator[tuple[str, Target]]:
+    name, scale = spec["name"], spec.get("scale", 1.0)
+    parts: tuple[Part, ...] = ("bucket", "sum", "count", "created")
+    for part in parts:
+        yield f"{name}_{part}", Target(quantity, "histogram", part, rank, name, scale=scale)
+
+
+@cache
+def known_engines() -> Mapping[str, EngineNames]:
+    """Every engine of the catalogue, by its key."""
+    return {key: EngineNames(key, entry) for key, entry in load("engines.yaml").items()}
+
+
+def recognised(page: Page, engines: Mapping[str, EngineNames] | None = None) -> EngineNames | None:
+    """The engine whose names a page holds most of; None where it holds no engine's."""
+    best: EngineNames | None = None
+    most = 0
+    for engine in (engines or known_engines()).values():
+        targets = engine.targets
+        count = sum(sample.name in targets for sample in page.samples)
+        if count > most:
+            best, most = engine, count
+    return best
+
+
+def engine_listing() -> Mapping[str, str]:
+    """What ``--llmroof-list=engines`` prints: key -> title, versions, and how its metrics are recognised."""
+    return {
+        key: f"{engine.title} {engine.entry['versions']}; metrics {', '.join(p + '*' for p in engine.prefixes)}"
+        for key, engine in known_engines().items()
+    }
