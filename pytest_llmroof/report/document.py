@@ -10,7 +10,7 @@ from pytest_llmroof import __version__
 from pytest_llmroof.gates.assessment import Assessment
 from pytest_llmroof.report.causes import attribution_document, diagnosis_document, window_diagnosis
 from pytest_llmroof.report.measures import facts_document, measurements_document
-from pytest_llmroof.report.scope import deployment_document, gpu_document, model_document
+from pytest_llmroof.report.scope import asked_document, deployment_document, gpu_document, model_document
 from pytest_llmroof.report.verdicts import gate_document
 from pytest_llmroof.report.wire import Document, cleaner, to_wire
 
@@ -37,6 +37,7 @@ def window_document(assessment: Assessment) -> Document:
         "deployment": deployment_document(deployment),
         "provenance": deployment.provenance,
         "sources": [{"kind": one.kind, "location": one.location} for one in (window.sources if window else ())],
+        "asked": asked_document(spec),
         "telemetry": [{"kind": one.kind, "shown": one.shown} for one in spec.telemetry],
         "notes": window.notes if window else (),
         "unread": window.unread if window else (),

@@ -15,6 +15,9 @@ _FULLY_BUSY: Final = 0.98
 
 #: What the shares of a step are called, in this order; a name of two causes adds them up.
 _STEP_NAMES: Final[Mapping[str, str]] = {
+    "front end": "front end",
+    "queue": "queue",
+    "other requests' prefill": "other requests' prefill",
     "memory floor: weights": "memory floor",
     "memory floor: KV": "memory floor",
     "compute floor": "compute floor",
@@ -65,10 +68,11 @@ def _assumed(window: Document, key: str) -> str:
 
 
 def window_text(window: Document) -> str | None:
-    """``decode, 60.0 s: 28 400 output tokens, batch 12.4, context 1.5k, prefix hits 0 %, ITL mean 26.2 ms (a.prom)``."""
+    """``decode, 60.0 s: 28 400 output tokens, batch 12.4, context 1.5k, prefix hits 0 %, ITL mean 26.2 ms``."""
     facts = window["facts"]
     if facts is None:
-        return window["failure"]
+        failure: str | None = window["failure"]
+        return failure
     parts = ", ".join(_window_parts(window, facts))
     head = ", ".join(filter(None, [window["phase"], _duration(window, facts)]))
     locations = list(dict.fromkeys(source["location"] for source in window["sources"]))
@@ -124,35 +128,28 @@ def convention_text(window: Document, gate: Document) -> str | None:
 
 def roofline_text(window: Document, gate: Document) -> str | None:
     """``145.0 GB per step -> floor 10.8 ms; 12.2 FLOP/B, ridge 295: memory-bound side``."""
-    facts, gpu = window["facts"], window["gpu"]
-    if facts is None or gpu is None or gate["family"] not in ("decode", "window"):
-        return _prefill_roofline(window, gate)
-    decode = facts["decode"]
-    if not decode or not decode["cost"] or not decode["floor"]:
-        return _prefill_roofline(window, gate)
-    cost, floor = decode["cost"], decode["floor"]
-    memory_bound = floor["memory_bound"]
-    work = quantity(cost["bytes"], "bytes", 4) if memory_bound else _flop(cost["flops"])
-    text = f"{work} per step -> floor {quantity(floor['seconds'], 'seconds')}"
-    if gpu["ridge_flops_per_byte"] is not None:
-        side = "memory-bound" if memory_bound else "compute-bound"
-        text += f"; {quantity(cost['intensity'], 'FLOP/byte')}, ridge {gpu['ridge_flops_per_byte']:.0f}: {side} side"
-    return text
-
-
-def _prefill_roofline(window: Document, gate: Document) -> str | None:
-    facts = window["facts"]
-    if facts is None or gate["family"] != "prefill" or not facts["prefill_floor_seconds"]:
+    work = _work(window, gate["family"])
+    if work is None or window["gpu"] is None or not work["cost"] or not work["floor"]:
         return None
-    text = f"prefill floor {quantity(facts['prefill_floor_seconds'], 'seconds')}"
-    if facts["busy_seconds"]:
-        text += f" of {quantity(facts['busy_seconds']['value'], 'seconds')} busy"
-    intensity, gpu = window["measurements"].get("prefill.intensity"), window["gpu"]
-    if intensity and gpu and gpu["ridge_flops_per_byte"] is not None:
-        side = "memory-bound" if intensity["value"] < gpu["ridge_flops_per_byte"] else "compute-bound"
-        ridge = f"ridge {gpu['ridge_flops_per_byte']:.0f}"
-        text += f"; {quantity(intensity['value'], 'FLOP/byte')}, {ridge}: {side} side"
+    cost, floor, ridge = work["cost"], work["floor"], window["gpu"]["ridge_flops_per_byte"]
+    memory_bound = floor["memory_bound"]
+    moved = quantity(cost["bytes"], "bytes", 4) if memory_bound else _flop(cost["flops"])
+    estimated = " (steps estimated)" if work.get("estimated") else ""
+    text = f"{moved} per step{estimated} -> floor {quantity(floor['seconds'], 'seconds')}"
+    if ridge is not None:
+        side = "memory-bound" if memory_bound else "compute-bound"
+        text += f"; {quantity(cost['intensity'], 'FLOP/byte')}, ridge {ridge:.0f}: {side} side"
     return text
+
+
+def _work(window: Document, family: str) -> Mapping[str, Any] | None:
+    """The mean step of the time that a gate measures."""
+    facts = window["facts"]
+    if facts is None or family not in ("decode", "prefill", "window"):
+        return None
+    kind = "prefill" if family == "prefill" or (family == "window" and window["phase"] == "prefill") else "decode"
+    work: Mapping[str, Any] | None = facts[kind]
+    return work
 
 
 def _flop(count: float) -> str:

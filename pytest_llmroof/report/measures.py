@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pytest_llmroof.analysis.facts import DecodeFacts, WindowFacts
+from pytest_llmroof.analysis.facts import DecodeFacts, PrefillFacts, WindowFacts
 from pytest_llmroof.analysis.measurement import Measurement, Outcome
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.gates.assessment import Assessment
 from pytest_llmroof.report.scope import whole
 from pytest_llmroof.report.wire import Document
+from pytest_llmroof.roofline.step import Floor, StepCost
 
 
 def measurements_document(assessment: Assessment) -> Document:
@@ -65,11 +66,11 @@ def facts_document(facts: WindowFacts | None) -> Document | None:
         "prefill_floor_seconds": facts.prefill_floor_seconds,
         "decode_floor_seconds": facts.decode_floor_seconds,
         "decode": _decode_document(facts.decode) if facts.decode else None,
+        "prefill": _prefill_document(facts.prefill) if facts.prefill else None,
     }
 
 
 def _decode_document(decode: DecodeFacts) -> Document:
-    cost, floor = decode.cost, decode.floor
     return {
         "step_seconds": bounded_document(decode.step_seconds),
         "batch": bounded_document(decode.batch),
@@ -78,24 +79,47 @@ def _decode_document(decode: DecodeFacts) -> Document:
         "tokens_per_step": decode.tokens_per_step,
         "interleaved_seconds": decode.interleaved_seconds,
         "joint_floor_seconds": decode.joint_floor_seconds,
-        "cost": {
-            "flops": cost.flops,
-            "model_flops": cost.model_flops,
-            "bytes": cost.bytes,
-            "weight_bytes": cost.weight_bytes,
-            "kv_bytes": cost.kv_bytes,
-            "intensity": cost.intensity,
-            "gpus": cost.gpus,
-        } if cost else None,
-        "floor": {
-            "seconds": floor.seconds,
-            "memory_bound": floor.memory_bound,
-            "memory_seconds": floor.memory_seconds,
-            "compute_seconds": floor.compute_seconds,
-            "weights_seconds": floor.weights_seconds,
-            "kv_seconds": floor.kv_seconds,
-        } if floor else None,
-    }  # fmt: skip
+        "cost": _cost_document(decode.cost),
+        "floor": _floor_document(decode.floor),
+    }
+
+
+def _prefill_document(prefill: PrefillFacts) -> Document:
+    return {
+        "tokens": bounded_document(prefill.tokens),
+        "requests": prefill.requests,
+        "steps": bounded_document(prefill.steps),
+        "estimated": prefill.estimated,
+        "cost": _cost_document(prefill.cost),
+        "floor": _floor_document(prefill.floor),
+    }
+
+
+def _cost_document(cost: StepCost | None) -> Document | None:
+    if cost is None:
+        return None
+    return {
+        "flops": cost.flops,
+        "model_flops": cost.model_flops,
+        "bytes": cost.bytes,
+        "weight_bytes": cost.weight_bytes,
+        "kv_bytes": cost.kv_bytes,
+        "intensity": cost.intensity,
+        "gpus": cost.gpus,
+    }
+
+
+def _floor_document(floor: Floor | None) -> Document | None:
+    if floor is None:
+        return None
+    return {
+        "seconds": floor.seconds,
+        "memory_bound": floor.memory_bound,
+        "memory_seconds": floor.memory_seconds,
+        "compute_seconds": floor.compute_seconds,
+        "weights_seconds": floor.weights_seconds,
+        "kv_seconds": floor.kv_seconds,
+    }
 
 
 def _count(value: float | None) -> float | None:

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-WIDTH: Final = 110
+#: Wide enough that a fact of ordinary length stays one line, which can be searched for.
+WIDTH: Final = 140
 LABEL: Final = 15
 MOST_LINES: Final = 40
 
@@ -17,23 +18,29 @@ class Row:
     """A label of at most 14 characters and its text. A ``heading`` stands at the margin, everything else two in.
 
     Where the text grows too long, the rows of the highest ``rank`` go first, the last of them before the others;
-    rank 0 always stays.
+    rank 0 always stays. A ``single`` row is never wrapped. ``hang`` indents what follows the first line of a numbered
+    item, and the whole of a row without a label.
     """
 
     label: str
     text: str
     heading: bool = False
     rank: int = 0
+    single: bool = False
+    hang: int = 0
 
     def lines(self) -> list[str]:
         """Wrapped, continued under its own text."""
         indent = 0 if self.heading else 2
         first = " " * indent + self.label.ljust(LABEL)
+        if self.single:
+            return [first + self.text]
+        following = " " * (indent + LABEL + self.hang)
         wrapped = textwrap.wrap(
             self.text,
             width=WIDTH,
-            initial_indent=first if self.label else " " * (indent + LABEL),
-            subsequent_indent=" " * (indent + LABEL),
+            initial_indent=first if self.label or not self.hang else following,
+            subsequent_indent=following,
             break_on_hyphens=False,
             break_long_words=False,
         )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+from pytest_llmroof.gates.spec import WindowSpec
 from pytest_llmroof.report.wire import Document
 from pytest_llmroof.roofline.accelerator import Accelerator
 from pytest_llmroof.roofline.deployment import Deployment
@@ -68,6 +70,26 @@ def deployment_document(deployment: Deployment) -> Document:
         "gpus": deployment.gpus,
         "missing": deployment.missing,
     }
+
+
+def asked_document(spec: WindowSpec) -> Document:
+    """What the user wrote to name the hardware and the model, so that a gate file can be written from a report.
+
+    An absolute path is left out: it belongs to one machine.
+    """
+    return {
+        "gpu": _portable(spec.gpu),
+        "model": _portable(spec.model),
+        "deployment": {key: value for key, value in spec.deployment.items() if _portable(value) is not None},
+        "phase": spec.phase,
+        "flops": spec.flops,
+        "served_model_name": spec.served_model_name,
+        "duration_seconds": spec.duration_seconds,
+    }
+
+
+def _portable(value: object) -> object:
+    return None if isinstance(value, str) and Path(value).expanduser().is_absolute() else value
 
 
 def full_product(accelerator: Accelerator) -> str:

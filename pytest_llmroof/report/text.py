@@ -82,7 +82,7 @@ def _limit_rows(gate: Document) -> Iterator[Row]:
     if gate["value"] is not None and (supported := supports(gate)):
         parts.append(f"This window supports: {supported}")
     if parts:
-        yield Row("limit", " ".join(parts))
+        yield Row("limit", " ".join(parts), single=True)
 
 
 def _diagnosis_rows(diagnosis: dict[str, Any]) -> Iterator[Row]:
@@ -104,11 +104,10 @@ def _diagnosis_rows(diagnosis: dict[str, Any]) -> Iterator[Row]:
 def _remedy_rows(remedies: list[dict[str, Any]]) -> Iterator[Row]:
     for number, remedy in enumerate(remedies, 1):
         effect = f"   -> {one_line(remedy['effect'])}" if remedy["effect"] else ""
-        yield Row(
-            "REMEDIATION" if number == 1 else "",
-            f"{number}. {one_line(remedy['title'])}{effect}",
-            heading=True,
-            rank=0 if number == 1 else 1 if number <= _MOST_REMEDIES else 5,
-        )
+        rank = 0 if number == 1 else 1 if number <= _MOST_REMEDIES else 5
+        label = "REMEDIATION" if number == 1 else " "
+        title = f"{number}. {one_line(remedy['title'])}{effect}"
+        yield Row(label, title, heading=True, rank=rank, hang=len(f"{number}. "))
         if remedy["detail"]:
-            yield Row("", f" {one_line(remedy['detail'])}", rank=3)
+            detail = one_line(remedy["detail"])
+            yield Row("", detail, heading=True, rank=max(rank, 3), hang=len(f"{number}. "))
