@@ -62,7 +62,7 @@ windows:
 """
 
 
-def test_an_assumption_that_nothing_confirms_is_approximate(gate: Callable[..., Any], pages: Callable[..., None]) -> None:
+def test_an_unconfirmed_assumption_is_approximate(gate: Callable[..., Any], pages: Callable[..., None]) -> None:
     pages(**EIGHT_B)
     run = gate(UNCONFIRMED)
     assert run.rc == 0, run.text

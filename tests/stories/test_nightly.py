@@ -80,8 +80,8 @@ def moving() -> Iterator[MovingServer]:
 def record(pytester: pytest.Pytester, server: MovingServer, exit_code: int) -> subprocess.CompletedProcess[str]:
     (pytester.path / "load.py").write_text(LOAD)
     command = [
-        sys.executable, "-m", "pytest_llmroof", "record", "--out=rec/night1", "--interval=0.2s", f"{server.url}/metrics",
-        "--", sys.executable, "load.py", server.url, str(exit_code),
+        sys.executable, "-m", "pytest_llmroof", "record", "--out=rec/night1", "--interval=0.2s",
+        f"{server.url}/metrics", "--", sys.executable, "load.py", server.url, str(exit_code),
     ]  # fmt: skip
     return subprocess.run(command, cwd=pytester.path, capture_output=True, text=True, check=False, timeout=120)
 
