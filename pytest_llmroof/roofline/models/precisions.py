@@ -1,0 +1,76 @@
+"""Words for precisions, and what a model and an accelerator make of them where nobody said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pytest_llmroof.data import load
+from pytest_llmroof.roofline.accelerator import Accelerator
+from pytest_llmroof.roofline.deployment import ELEMENT_BYTES
+from pytest_llmroof.roofline.model import Model
+from pytest_llmroof.roofline.models.architecture import Architecture
+
+#: The precision that products run in, best guess first; the first one whose peak is known is taken.
+_COMPUTE: Final[Mapping[str, tuple[str, ...]]] = {
+    "fp8": ("fp8", "bf16", "fp16"), "nvfp4": ("fp4", "bf16"), "fp16": ("fp16", "bf16"),
+    "fp32": ("fp32", "tf32", "bf16"), "tf32": ("tf32", "fp32"),
+}  # fmt: skip
+_BY_ACTIVATIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "fp8": ("fp8", "bf16"), "fp4": ("fp4", "bf16"), "int8": ("int8", "bf16"),
+}  # fmt: skip
+_SIXTEEN_BIT: Final = ("bf16", "fp16")
+
+
+def precision_name(text: str) -> str | None:
+    """The deployment's name of a precision that somebody wrote (``bfloat16``, ``AWQ``); None for an unknown word."""
+    word = text.strip().casefold().replace("_", "-")
+    known: Mapping[str, str] = load("precisions.yaml")["aliases"]
+    aliases = {key.replace("_", "-"): name for key, name in known.items()}
+    return word if word in ELEMENT_BYTES else aliases.get(word)
+
+
+def stated_weights(model: Model | None) -> str | None:
+    """The precision of the weights that a model's config states; None where it states none."""
+    if not isinstance(model, Architecture):
+        return None
+    return model.checkpoint.precision if model.checkpoint else model.dtype
+
+
+def stated_cache(model: Model | None) -> str | None:
+    """The precision of the cache that a model's config states; None where it states none."""
+    return model.checkpoint.kv_cache if isinstance(model, Architecture) and model.checkpoint else None
+
+
+def own_precision(model: Model) -> str:
+    """The precision of a model's weights where nothing but the model tells: what its config states, else bf16."""
+    return stated_weights(model) or "bf16"
+
+
+def own_dtype(model: Model | None) -> str:
+    """The precision of what quantisation leaves alone: the config's dtype, else bf16."""
+    return (model.dtype if isinstance(model, Architecture) else None) or "bf16"
+
+
+def default_compute(model: Model | None, weights: str, accelerator: Accelerator | None) -> str:
+    """The precision that matrix products run in: fp8 (fp4) where weights and activations are, else 16 bit.
+
+    Of those that fit, the first whose peak the accelerator states: a part without bf16 runs fp16.
+    """
+    choices = _choices(model, weights)
+    if accelerator is None:
+        return choices[0]
+    return next((choice for choice in choices if accelerator.peak(choice) is not None), choices[0])
+
+
+def _choices(model: Model | None, weights: str) -> tuple[str, ...]:
+    if isinstance(model, Architecture) and model.checkpoint and model.checkpoint.precision == weights:
+        # A config that states 16-bit activations (weight-only quantisation) means 16-bit products.
+        return _BY_ACTIVATIONS.get(model.checkpoint.activations or "", _plain(model))
+    if weights == "bf16":
+        return _SIXTEEN_BIT
+    return _COMPUTE.get(weights, _plain(model))
+
+
+def _plain(model: Model | None) -> tuple[str, ...]:
+    return _COMPUTE.get(own_dtype(model), _SIXTEEN_BIT)

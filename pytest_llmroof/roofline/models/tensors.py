@@ -1,0 +1,67 @@
+"""Tensors of a model: where they stand, what shape they have, and how tensor parallelism treats them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+Role = Literal["embedding", "head", "norm", "attention", "mlp", "expert", "shared_expert", "router"]
+
+#: Matrices of these roles pass through every token's product; quantisation schemes apply to them.
+LINEAR_ROLES: frozenset[Role] = frozenset({"attention", "mlp", "expert", "shared_expert"})
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One module per layer (and expert) of the same shape, under a path like ``model.layers.{layer}.mlp.up_proj``.
+
+    ``rows`` x ``columns`` is out x in of a matrix; a vector (a norm) has one column and is no matrix. ``bias`` counts
+    the elements of its bias. ``layers`` are the layers it stands in, empty for what stands outside of them. A routed
+    expert's module is there ``experts`` times in each layer, of which a token passes through ``active``. ``ways`` is
+    how many tensor-parallel ranks can share it. ``tied`` marks an input embedding that serves as the head too.
+    """
+
+    path: str
+    role: Role
+    rows: int
+    columns: int = 1
+    bias: int = 0
+    layers: tuple[int, ...] = ()
+    experts: int = 1
+    active: int = 1
+    ways: float = math.inf
+    tied: bool = False
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it takes part in matrix products."""
+        return self.role != "norm"
+
+    @property
+    def count(self) -> int:
+        """How many modules there are, over layers and experts."""
+        return max(1, len(self.layers)) * self.experts
+
+    @property
+    def active_count(self) -> int:
+        """How many modules a token passes through, over layers and experts."""
+        return max(1, len(self.layers)) * self.active
+
+    @property
+    def matrix_elements(self) -> int:
+        """Elements of one module without its bias."""
+        return self.rows * self.columns
+
+    @property
+    def elements(self) -> int:
+        """Elements of one module, its bias included."""
+        return self.matrix_elements + self.bias
+
+    def places(self) -> Iterator[tuple[int | None, str]]:
+        """Each layer it stands in with the path there; ``{expert}`` is left open."""
+        if not self.layers:
+            yield None, self.path
+        for layer in self.layers:
+            yield layer, self.path.replace("{layer}", str(layer))
