@@ -79,7 +79,7 @@ def parse_gate(
     default: bool = False,
     position: Position | None = None,
 ) -> Gate:
-    """The gate of an expression. ConfigError names what is wrong and the column; ``position`` is its first character."""
+    """The gate of an expression that starts at ``position``. ConfigError names what is wrong and the column."""
     try:
         parsed = parse_expression(expression)
     except ExpressionError as error:
@@ -198,13 +198,16 @@ def _family(metric: Metric) -> str:
 
 def _parenthesised(reader: _Reader) -> str:
     """The text between this parenthesis and the one that closes it."""
-    opened, depth = reader.at, 0
+    opened = reader.at
+    at = depth = 0
     for at in range(opened, len(reader.text)):
         depth += {"(": 1, ")": -1}.get(reader.text[at], 0)
         if depth == 0:
-            reader.at = at + 1
-            return reader.text[opened + 1 : at]
-    reader.fail("this parenthesis is never closed", opened)
+            break
+    if depth:
+        reader.fail("this parenthesis is never closed", opened)
+    reader.at = at + 1
+    return reader.text[opened + 1 : at]
 
 
 def _conditions(reader: _Reader, start: int, inner: str) -> str:
@@ -246,12 +249,12 @@ def _operator(reader: _Reader, name: str) -> Operator:
     reader.skip()
     start = reader.at
     found = reader.take(_OPERATOR)
-    if found in OPERATORS:
-        return cast(Operator, found)
     if found in _MEANT:
         reader.fail(f"no operator {found!r}: did you mean {_MEANT[found]!r}?", start)
-    what = f"not {found!r}" if found else "found none"
-    reader.fail(f"expected an operator ({', '.join(OPERATORS)}) after {name}, {what}", start)
+    if found not in OPERATORS:
+        what = f"not {found!r}" if found else "found none"
+        reader.fail(f"expected an operator ({', '.join(OPERATORS)}) after {name}, {what}", start)
+    return cast(Operator, found)
 
 
 def _limit(reader: _Reader, metric: Metric, name: str) -> tuple[Limit, str]:
@@ -261,8 +264,12 @@ def _limit(reader: _Reader, metric: Metric, name: str) -> tuple[Limit, str]:
         return _measured_limit(reader, metric, name)
     start = reader.at
     word = reader.take(_WORD)
-    if word == "baseline":
-        return _baseline_limit(reader, metric, name)
+    if word != "baseline":
+        _no_limit(reader, start, word)
+    return _baseline_limit(reader, metric, name)
+
+
+def _no_limit(reader: _Reader, start: int, word: str) -> NoReturn:
     if not word:
         reader.fail("expected a limit, like 75%, 50ms or 1.05x baseline")
     if word == "-":
