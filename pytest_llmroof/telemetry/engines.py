@@ -116,13 +116,14 @@ class EngineNames:
         """Whether a metric's name (as a TYPE line has it) is one of this engine's that we know, read or unused."""
         for prefix in self.prefixes:
             bare = name.removeprefix(prefix)
-            plain = bare.removesuffix("_created").removesuffix("_total")
-            unused = self.entry.get("unused", ())
             if bare == name:
                 continue
-            if prefix + plain in self.families or plain in unused or bare.removesuffix("_created") in unused:
+            family = bare.removesuffix("_created")
+            unused = self.entry.get("unused", ())
+            # OpenMetrics leaves `_info` and `_total` out of a family's name.
+            if any(prefix + variant in self.families for variant in (family, f"{family}_info")):
                 return True
-            if bare.startswith(tuple(self.entry.get("unused_families", ()))):
+            if family.removesuffix("_total") in unused or bare.startswith(tuple(self.entry.get("unused_families", ()))):
                 return True
         return False
 

@@ -19,7 +19,9 @@ from pytest_llmroof.telemetry.bodies import text_of
 
 _STRING: Final = r'"(?:[^"\\\n]|\\.)*+"'
 _NAME: Final = r"[a-zA-Z_:][a-zA-Z0-9_:]*+"
-_LABEL: Final = rf"[ \t]*+(?:[a-zA-Z_][a-zA-Z0-9_]*+[ \t]*+=[ \t]*+{_STRING}|{_STRING}(?:[ \t]*+=[ \t]*+{_STRING})?)[ \t]*+"
+_EQUALS: Final = rf"[ \t]*+=[ \t]*+{_STRING}"
+#: A label, or the metric's own name in quotes.
+_LABEL: Final = rf"[ \t]*+(?:[a-zA-Z_][a-zA-Z0-9_]*+{_EQUALS}|{_STRING}(?:{_EQUALS})?)[ \t]*+"
 _LABELS: Final = rf"\{{(?:{_LABEL}(?:,{_LABEL})*+,?)?[ \t]*+\}}"
 _HEAD: Final = re.compile(rf"[ \t]*+(?P<name>{_NAME})?[ \t]*+(?P<labels>{_LABELS})?")
 _REST: Final = re.compile(
@@ -112,7 +114,7 @@ def _refusal(location: str, number: int, problem: str, *, cut: bool) -> SourceEr
             f"{location}:{number}: the last line is cut off ({problem})",
             "the scrape was interrupted: the whole page is refused, scrape it again",
         )
-    return SourceError(f"{location}:{number}: {problem}", "the whole page is refused: scrape it again, change nothing in it")
+    return SourceError(f"{location}:{number}: {problem}", "the whole page is refused: scrape it again, as it comes")
 
 
 class _Reader:
@@ -171,8 +173,10 @@ class _Reader:
         earlier = self.samples.get(series.key)
         if earlier is not None:
             if sample.timestamp is None or earlier.timestamp is None:
-                first = self.lines[series.key]
-                raise _Malformed(f"{series.name} with the same labels stands in line {first} already: two scrapes in one file?")
+                raise _Malformed(
+                    f"{series.name} with the same labels stands in line {self.lines[series.key]} already: "
+                    "two scrapes in one file?"
+                )
             if earlier.timestamp >= sample.timestamp:
                 return
         self.samples[series.key] = sample

@@ -3,13 +3,14 @@
 Everything is a difference over the window unless it says otherwise. Quantities have canonical names, independent of
 the engine's; ``names`` keeps what the engine called them, for reports. Canonical names (unit):
 
-counters   prompt_tokens, prompt_tokens_computed, prompt_tokens_cached, prefix_queries, prefix_hits (tokens),
-           generation_tokens, steps, step_tokens (tokens computed in steps), preemptions, requests_finished,
-           requests_aborted, requests_errored, draft_steps, draft_tokens, accepted_tokens,
+counters   prompt_tokens, prompt_tokens_computed, prompt_tokens_cached, prompt_tokens_recomputed, prefix_queries,
+           prefix_hits, external_prefix_queries, external_prefix_hits (tokens), generation_tokens, steps, step_tokens
+           (tokens computed in steps), preemptions, requests_finished (whatever the reason), requests_aborted,
+           requests_errored, requests_rejected, draft_steps, draft_tokens, accepted_tokens,
            estimated_flops, estimated_read_bytes, estimated_write_bytes (per GPU, the engine's own estimate)
-histograms ttft, itl, tpot, e2e, queue, prefill_time, decode_time, inference_time (seconds);
+histograms ttft, itl, tpot, e2e, queue, prefill_time, decode_time, inference_time, forward_time, execute_time (seconds);
            step_tokens, prompt_length, generation_length, computed_length (tokens)
-gauges     running, waiting (requests), kv_usage (fraction), prefix_hit_rate, acceptance_rate (fraction)
+gauges     running, waiting, swapped (requests), kv_usage, prefix_hit_rate, acceptance_rate (fraction)
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Series:
-    """Samples in order of time: ``times`` in Unix seconds (or seconds of another common clock), ``values`` beside."""
+    """Samples in order of time: ``times`` in Unix seconds (or seconds of another common clock), ``values`` beside.
+
+    Where the scrapes carry no clock, times are 0, 1, 2, ... (evenly spaced over the duration where one is given).
+    """
 
     times: tuple[float, ...]
     values: tuple[float, ...]

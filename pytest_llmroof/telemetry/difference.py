@@ -1,0 +1,176 @@
+"""What an engine did between two scrapes: the difference of two snapshots, and the signs that none can be taken."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pytest_llmroof.telemetry.engines import EngineNames
+from pytest_llmroof.telemetry.snapshot import Buckets, Snapshot
+from pytest_llmroof.telemetry.window import Histogram
+
+#: A start time that differs by less is the same, printed with fewer digits.
+SAME_START_SECONDS: Final = 1.0
+
+
+@dataclass
+class Difference:
+    """The increase of everything that one engine exposes. ``problems`` say what could not be taken."""
+
+    counters: dict[str, float] = field(default_factory=dict)
+    histograms: dict[str, Histogram] = field(default_factory=dict)
+    finished: dict[str, float] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+def reset_between(earlier: Snapshot, later: Snapshot) -> str | None:
+    """The sign that an engine started anew between two scrapes, in words; None where there is none."""
+    for name, created in later.created.items():
+        if name in earlier.created and abs(created - earlier.created[name]) > SAME_START_SECONDS:
+            return f"{name} changed"
+    for quantity, value in later.counters.items():
+        before = earlier.counters.get(quantity)
+        if before is not None and value < before and later.names[quantity] == earlier.names[quantity]:
+            return f"{later.names[quantity]} went from {before:.15g} down to {value:.15g}"
+    for quantity, buckets in later.histograms.items():
+        earlier_buckets = earlier.histograms.get(quantity)
+        if earlier_buckets is not None and buckets.count < earlier_buckets.count and (
+            later.names[quantity] == earlier.names[quantity]
+        ):  # fmt: skip
+            return f"{later.names[quantity]}_count went from {earlier_buckets.count:.15g} down to {buckets.count:.15g}"
+    for reason, value in later.finished.items():
+        if value < earlier.finished.get(reason, 0.0):
+            return f"{later.names['requests_finished']} went down"
+    return None
+
+
+def difference(earlier: Snapshot | None, later: Snapshot, engine: EngineNames) -> Difference:
+    """The increase from ``earlier`` to ``later``; since the engine's start where there is no earlier snapshot."""
+    found = Difference(names=dict(later.names), problems=list(later.problems))
+    _counters(found, earlier, later)
+    for quantity, buckets in later.histograms.items():
+        base = earlier.histograms.get(quantity) if earlier else None
+        if base is not None and earlier is not None and not _same_name(earlier, later, quantity):
+            base = None
+        if base is None and not _starts_at_zero(earlier, later, quantity):
+            found.problems.append(_not_in_both(later.names[quantity]))
+            continue
+        _histogram(found, quantity, base, buckets)
+    _finished(found, earlier, later, engine)
+    _drop_what_is_off(found, later, engine)
+    _derive(found, later, engine)
+    kept = {*found.counters, *found.histograms, *later.gauges}
+    found.names = {quantity: name for quantity, name in found.names.items() if quantity in kept}
+    return found
+
+
+def _counters(found: Difference, earlier: Snapshot | None, later: Snapshot) -> None:
+    for quantity, value in later.counters.items():
+        base = earlier.counters.get(quantity) if earlier else None
+        if base is not None and earlier is not None and not _same_name(earlier, later, quantity):
+            base = None
+        if base is None:
+            if not _starts_at_zero(earlier, later, quantity):
+                found.problems.append(_not_in_both(later.names[quantity]))
+                continue
+            base = 0.0
+        found.counters[quantity] = value - base
+
+
+def _same_name(earlier: Snapshot, later: Snapshot, quantity: str) -> bool:
+    return earlier.names.get(quantity) == later.names.get(quantity)
+
+
+def _starts_at_zero(earlier: Snapshot | None, later: Snapshot, quantity: str) -> bool:
+    """Whether a series that the earlier page lacks was there, unfed: declared, or under a name that was not fed."""
+    if earlier is None:
+        return True
+    if quantity in earlier.counters or quantity in earlier.histograms:
+        buckets = earlier.histograms.get(quantity)
+        return not earlier.counters.get(quantity) and (buckets is None or not buckets.count)
+    return quantity in earlier.declared
+
+
+def _not_in_both(name: str) -> str:
+    return f"{name} is not in the first scrape: its increase is not known"
+
+
+def _histogram(found: Difference, quantity: str, base: Buckets | None, buckets: Buckets) -> None:
+    name = found.names[quantity]
+    bounds, counts, total = buckets.bounds, list(buckets.counts), buckets.total
+    if base is not None:
+        if base.bounds != bounds:
+            # Cumulative counts at the bounds that both have stay true: the buckets only get wider.
+            bounds = tuple(sorted(set(base.bounds) & set(bounds)))
+            found.problems.append(
+                f"{name} has other buckets in the last scrape than in the first: the common ones are used"
+            )
+        last, first = dict(zip(buckets.bounds, counts, strict=True)), dict(zip(base.bounds, base.counts, strict=True))
+        counts = [last[bound] - first[bound] for bound in bounds]
+        total -= base.total
+    increases = tuple(high - low for low, high in zip([0.0, *counts], counts, strict=False))
+    if any(increase < 0 for increase in increases) or (total < 0 and counts[-1] > 0):
+        found.problems.append(f"{name} decreased in a bucket: it is not used")
+        return
+    found.histograms[quantity] = Histogram(bounds, increases, total if counts[-1] else 0.0)
+
+
+def _finished(found: Difference, earlier: Snapshot | None, later: Snapshot, engine: EngineNames) -> None:
+    if not later.finished:
+        return
+    if earlier and not earlier.finished and "requests_finished" not in earlier.declared:
+        found.problems.append(_not_in_both(later.names["requests_finished"]))
+        return
+    before: Mapping[str, float] = earlier.finished if earlier else {}
+    found.finished = {reason: value - before.get(reason, 0.0) for reason, value in later.finished.items()}
+    aborted, errored = engine.finished_reasons
+    found.counters["requests_finished"] = sum(found.finished.values())
+    found.counters["requests_aborted"] = sum(found.finished.get(reason, 0.0) for reason in aborted)
+    found.counters["requests_errored"] = sum(found.finished.get(reason, 0.0) for reason in errored)
+
+
+def _drop_what_is_off(found: Difference, later: Snapshot, engine: EngineNames) -> None:
+    """A counter that is registered but never fed is no measurement of 0."""
+    moved = any(found.counters.get(tokens, 0.0) > 0 for tokens in ("prompt_tokens", "generation_tokens"))
+    for quantity in engine.zero_means_off & found.counters.keys():
+        if found.counters[quantity] == 0 and (moved or later.counters[quantity] == 0):
+            del found.counters[quantity]
+            if quantity not in found.histograms:
+                found.names.pop(quantity, None)
+
+
+def _derive(found: Difference, later: Snapshot, engine: EngineNames) -> None:
+    """Counters that follow from others, by the first rule that can be followed."""
+    for quantity, rules in engine.derived.items():
+        if quantity in found.counters:
+            continue
+        for value, name in _derivations(found, later, rules):
+            if value >= 0 and math.isfinite(value):
+                found.counters[quantity], found.names[quantity] = value, name
+                break
+
+
+def _derivations(
+    found: Difference, later: Snapshot, rules: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[float, str]]:
+    """What each rule that can be followed gives, and from what."""
+    for rule in rules:
+        if (histogram := rule.get("count_of")) in found.histograms:
+            yield found.histograms[histogram].count, f"{found.names[histogram]}_count"
+        source = rule.get("from")
+        if source not in found.counters:
+            continue
+        value, name = found.counters[source], found.names[source]
+        if "where_off" in rule:
+            if rule["where_off"] in later.off:
+                yield value, name
+            continue
+        less = [quantity for quantity in rule["less"] if quantity in found.counters]
+        if rule["less"][0] in less:
+            yield (
+                value - sum(found.counters[quantity] for quantity in less),
+                " - ".join([name, *(found.names[quantity] for quantity in less)]),
+            )

@@ -1,0 +1,197 @@
+"""From the telemetry that a user names to one Window.
+
+What makes a window: a recording's folder, two or more scrapes, or a single one, which covers the time since the
+server's start. The rules, in order:
+
+- Pages are told apart by server (``# endpoint``, the recorder's file name, the folder) and ordered by their clock.
+- Of several served models one must be named. Every other series of the same name is an engine of its own.
+- A restart cuts the window to its longest part without one; two scrapes around a restart are refused.
+- A server that did nothing gives a Window all the same, with increases of 0: that is the analysis' to say.
+- The duration is the clock's. Where a duration is given too and differs by more than a tenth (a twentieth is noted),
+  the two contradict each other and the window is refused; a single scrape is bounded by the server's uptime only.
+  Without a clock the given duration counts; without both only ratios and means can be measured, and the times of
+  gauges are the numbers of their scrapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pytest_llmroof.errors import SourceError
+from pytest_llmroof.near import did_you_mean
+from pytest_llmroof.telemetry.assembly import Servers, engines_of, progress_of
+from pytest_llmroof.telemetry.clock import clock_of, gaps
+from pytest_llmroof.telemetry.engines import EngineNames, known_engines
+from pytest_llmroof.telemetry.scrapes import Scrape, in_order, longest_run, refuse_two_servers, restarts, scrape_of
+from pytest_llmroof.telemetry.sources import Sources
+from pytest_llmroof.telemetry.window import SourceInfo, Window
+
+
+def read_window(
+    paths: Sequence[tuple[Path, str]],
+    *,
+    served_model_name: str | None = None,
+    duration_seconds: float | None = None,
+    engines: Mapping[str, EngineNames] | None = None,
+) -> Window:
+    """The window that files and folders hold. ``paths`` are (path, what messages may call it).
+
+    Raises SourceError where there is no window in them, with the reason and what to do.
+    """
+    sources = Sources(paths)
+    servers: dict[str, list[Scrape]] = {}
+    for located in sources.pages():
+        servers.setdefault(located.group, []).append(scrape_of(located.page, located.source, engines))
+    notes = tuple(sources.losses())
+    if not servers:
+        raise SourceError("; ".join(sources.unread_lines()), "name the server's metrics: a recording, or scrapes of it")
+    return _window(servers, served_model_name, duration_seconds, notes, sources.unread_lines(), engines)
+
+
+def _window(
+    servers: dict[str, list[Scrape]],
+    served_model_name: str | None,
+    duration_seconds: float | None,
+    notes: tuple[str, ...],
+    unread: tuple[str, ...],
+    engines: Mapping[str, EngineNames] | None,
+) -> Window:
+    everything = [scrape for scrapes in servers.values() for scrape in scrapes]
+    engine = _engine(everything, engines)
+    said = list(notes)
+    said.extend(
+        f"{scrape.location} does not end in a line feed: its last line may be cut"
+        for scrape in everything
+        if scrape.unterminated
+    )
+    ours, other = _engine_pages(servers, engine)
+    ours = _of_model(ours, served_model_name)
+    ours = {server: in_order(scrapes) for server, scrapes in ours.items()}
+    for scrapes in ours.values():
+        refuse_two_servers(scrapes)
+    since_start = all(len(scrapes) == 1 for scrapes in ours.values())
+    if not since_start:
+        ours = _without_single(ours, said)
+        if found := [restart for scrapes in ours.values() for restart in restarts(scrapes)]:
+            ours, note = longest_run(ours, found)
+            said.append(note)
+            ours = _without_single(ours, said)
+    clock = clock_of(ours, duration_seconds, since_start)
+    if clock.note:
+        said.append(clock.note)
+    if clock.known and not notes:
+        said.extend(gaps(ours))
+    found_engines = engines_of(ours, engine, clock, since_start, said)
+    devices = dict.fromkeys(name for scrape in everything for name in scrape.devices)
+    return Window(
+        kind=engine.key,
+        engines=tuple(found_engines),
+        sources=_sources(ours, other, engine),
+        started=clock.started,
+        duration_seconds=clock.duration,
+        clock_error_seconds=clock.error,
+        since_start=since_start,
+        samples=max(len(scrapes) for scrapes in ours.values()),
+        progress=None if since_start else progress_of(ours, engine, clock),
+        conventions=engine.conventions,
+        device_names=tuple(devices),
+        notes=tuple(dict.fromkeys(said)),
+        unread=(*unread, *_not_read(other)),
+    )
+
+
+def _engine(scrapes: Sequence[Scrape], engines: Mapping[str, EngineNames] | None) -> EngineNames:
+    """The engine that most of the pages come from."""
+    found = [scrape.engine for scrape in scrapes if scrape.engine is not None]
+    if found:
+        return max(found, key=found.count)
+    known = ", ".join(engine.title for engine in (engines or known_engines()).values())
+    locations = ", ".join(dict.fromkeys(scrape.source for scrape in scrapes))
+    if any(scrape.exporter for scrape in scrapes):
+        raise SourceError(f"{locations}: counters of GPUs only, no serving engine's", "add the server's own /metrics")
+    names = ", ".join(scrapes[0].sample_names)
+    raise SourceError(
+        f"{locations}: metrics of no serving engine that is known here (it holds {names}, ...)",
+        f"name the metrics of the server itself; known engines: {known} (--llmroof-list=engines)",
+    )
+
+
+def _engine_pages(servers: Servers, engine: EngineNames) -> tuple[dict[str, list[Scrape]], list[Scrape]]:
+    """The engine's pages by server, and all others.
+
+    A page of a server that still loaded its model has no series of the engine, but the same process.
+    """
+    ours: dict[str, list[Scrape]] = {}
+    other: list[Scrape] = []
+    for server, scrapes in servers.items():
+        starts = {scrape.start for scrape in scrapes if scrape.engine is engine} - {None}
+        for scrape in scrapes:
+            if scrape.engine is engine or (scrape.engine is None and scrape.start in starts):
+                ours.setdefault(server, []).append(scrape)
+            else:
+                other.append(scrape)
+    return ours, other
+
+
+def _of_model(servers: Servers, served_model_name: str | None) -> dict[str, list[Scrape]]:
+    """Every scrape with the engines of one served model only."""
+    names = dict.fromkeys(
+        identity.model_name for scrapes in servers.values() for scrape in scrapes for identity in scrape.snapshots
+    )
+    named = [name for name in names if name is not None]
+    listed = ", ".join(repr(name) for name in named)
+    if served_model_name is None:
+        if len(named) > 1:
+            raise SourceError(
+                f"{_where(servers)} holds several served models: {listed}", "name one with `served_model_name:`"
+            )
+        # A series that lacks the label can only be of the one model there is, but it does not say so.
+        chosen = named[0] if named else None
+    elif served_model_name in names or not named:
+        chosen = served_model_name if named else None
+    else:
+        near = did_you_mean(served_model_name, named)
+        raise SourceError(
+            f"{_where(servers)} holds no served model {served_model_name!r}{near}, but {listed}",
+            "name one of these with `served_model_name:`",
+        )
+    of_model = {server: [scrape.of_model(chosen) for scrape in scrapes] for server, scrapes in servers.items()}
+    return {server: scrapes for server, scrapes in of_model.items() if any(scrape.snapshots for scrape in scrapes)}
+
+
+def _where(servers: Servers) -> str:
+    return ", ".join(dict.fromkeys(scrape.source for scrapes in servers.values() for scrape in scrapes))
+
+
+def _without_single(servers: Servers, said: list[str]) -> dict[str, list[Scrape]]:
+    kept = {}
+    for server, scrapes in servers.items():
+        if len(scrapes) >= 2:
+            kept[server] = list(scrapes)
+        elif scrapes:
+            said.append(f"{scrapes[0].location} is its server's only scrape in the window: that server is left out")
+    return kept
+
+
+def _sources(servers: Servers, other: Sequence[Scrape], engine: EngineNames) -> tuple[SourceInfo, ...]:
+    infos = [SourceInfo(engine.key, scrape.source) for scrapes in servers.values() for scrape in scrapes]
+    infos.extend(SourceInfo(scrape.exporter, scrape.source) for scrape in other if scrape.exporter)
+    return tuple(dict.fromkeys(infos))
+
+
+def _not_read(other: Sequence[Scrape]) -> tuple[str, ...]:
+    """Pages that are not this engine's, each with the reason."""
+    lines: dict[str, list[str]] = {}
+    for scrape in other:
+        if scrape.exporter:
+            reason = "of GPU counters only the devices' names are read"
+        elif scrape.engine is not None:
+            reason = f"{scrape.engine.title}'s metrics beside another engine's"
+        else:
+            reason = f"metrics of no engine that is known here ({', '.join(scrape.sample_names)}, ...)"
+        lines.setdefault(reason, []).append(scrape.location)
+    return tuple(
+        f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}: {reason}"
+        for reason, names in lines.items()
+    )

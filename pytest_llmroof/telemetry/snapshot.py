@@ -1,0 +1,287 @@
+"""One scrape of a serving engine in canonical quantities: running totals, before any difference is taken."""
+
+from __future__ import annotations
+
+import math
+import re
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from pytest_llmroof.telemetry.engines import EngineNames, Target
+from pytest_llmroof.telemetry.exposition import Page, Sample
+
+_START: Final = "process_start_time_seconds"
+#: A fact is shown only where it is a plain word or number.
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.+-]{1,40}")
+
+
+class Identity(NamedTuple):
+    """What tells one engine from its siblings on a page."""
+
+    model_name: str | None
+    rank: str
+    replica: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        parts = [f"engine {self.rank}"] if self.rank else []
+        parts.extend(f"{label} {value}" for label, value in self.replica)
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """A histogram's running total: ``counts`` are cumulative, the last bound is inf."""
+
+    bounds: tuple[float, ...]
+    counts: array[float]
+    total: float
+
+    @property
+    def count(self) -> float:
+        """Observations so far."""
+        return self.counts[-1]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One engine on one page. ``declared`` quantities have a type, though maybe no series yet."""
+
+    identity: Identity
+    counters: Mapping[str, float] = field(default_factory=dict)
+    histograms: Mapping[str, Buckets] = field(default_factory=dict)
+    gauges: Mapping[str, float] = field(default_factory=dict)
+    finished: Mapping[str, float] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    created: Mapping[str, float] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
+    off: frozenset[str] = frozenset()
+    declared: frozenset[str] = frozenset()
+    problems: tuple[str, ...] = ()
+
+    def work(self, quantities: tuple[str, ...]) -> float:
+        """The running total of everything that moves when the engine works."""
+        total = 0.0
+        for quantity in quantities:
+            if quantity in self.counters:
+                total += self.counters[quantity]
+            elif quantity in self.histograms:
+                total += self.histograms[quantity].count
+        return total
+
+
+def process_start(page: Page) -> float | None:
+    """When the server's process started (Unix seconds), where the page tells of exactly one."""
+    starts = {sample.value for sample in page.samples if sample.name == _START and math.isfinite(sample.value)}
+    return starts.pop() if len(starts) == 1 else None
+
+
+def snapshots(page: Page, engine: EngineNames) -> tuple[Snapshot, ...]:
+    """Every engine on a page, in order of appearance."""
+    models, ranks = engine.labels("model"), engine.labels("rank")
+    replicas, processes = engine.labels("replica"), engine.labels("process")
+    declared = frozenset(quantity for name in page.types for quantity in engine.families.get(name, ()))
+    collectors: dict[Identity, _Collector] = {}
+    for sample in page.samples:
+        targets = engine.targets.get(sample.name)
+        if targets is None:
+            continue
+        labels = sample.labels
+        identity = Identity(
+            next((labels[label] for label in models if label in labels), None),
+            next((labels[label] for label in ranks if label in labels), ""),
+            tuple((label, labels[label]) for label in replicas if label in labels),
+        )
+        collector = collectors.get(identity)
+        if collector is None:
+            collector = collectors[identity] = _Collector(identity, engine, processes)
+        for target in targets:
+            if all(labels.get(label) == value for label, value in target.where):
+                collector.add(target, sample)
+    _fold_server_wide(collectors)
+    return tuple(collector.snapshot(declared) for collector in collectors.values())
+
+
+def _fold_server_wide(collectors: dict[Identity, _Collector]) -> None:
+    """Series of the whole server lack a label that its engines have: they are no engine of their own.
+
+    Facts are then every engine's; a counter goes to the first engine, so that sums stay right.
+    """
+    for identity, collector in list(collectors.items()):
+        siblings = [other for key, other in collectors.items() if key != identity and _is_part_of(key, identity)]
+        if not siblings:
+            continue
+        del collectors[identity]
+        for sibling in siblings:
+            sibling.facts.update(collector.facts)
+        siblings[0].take(collector)
+
+
+def _is_part_of(engine: Identity, server: Identity) -> bool:
+    """Whether ``server`` is ``engine`` with some labels missing."""
+    return (
+        server.model_name in (None, engine.model_name)
+        and server.rank in ("", engine.rank)
+        and set(server.replica) <= set(engine.replica)
+    )
+
+
+class _Collector:
+    """Gathers the samples of one engine."""
+
+    def __init__(self, identity: Identity, engine: EngineNames, processes: tuple[str, ...]) -> None:
+        self.identity = identity
+        self.engine = engine
+        self.processes = processes
+        self.counters: dict[tuple[str, int], float] = {}
+        self.exposed: dict[tuple[str, int], str] = {}
+        self.histograms: dict[tuple[str, int], _Histogram] = {}
+        self.gauges: dict[tuple[str, int], list[tuple[Target, bool, float]]] = {}
+        self.finished: dict[str, float] = {}
+        self.created: dict[str, float] = {}
+        self.facts: dict[str, str] = {}
+        self.off: set[str] = set()
+        self.problems: list[str] = []
+
+    def take(self, other: _Collector) -> None:
+        """The counters and histograms of the whole server, where the engine has none of its own."""
+        for key, value in other.counters.items():
+            if key not in self.counters:
+                self.counters[key], self.exposed[key] = value, other.exposed[key]
+        for key, histogram in other.histograms.items():
+            self.histograms.setdefault(key, histogram)
+        if other.finished and not self.finished:
+            self.finished = other.finished
+            self.exposed["requests_finished", 0] = other.exposed["requests_finished", 0]
+
+    def add(self, target: Target, sample: Sample) -> None:
+        key = (target.quantity, target.rank)
+        value = sample.value
+        if target.part == "created":
+            if math.isfinite(value):
+                self.created[sample.name] = min(value, self.created.get(sample.name, math.inf))
+        elif target.kind == "counter":
+            if self.exposed.setdefault(key, sample.name) == sample.name:  # not `x` beside `x_total`
+                self.counters[key] = self.counters.get(key, 0.0) + value * target.scale
+        elif target.kind == "histogram":
+            if key not in self.histograms:
+                self.histograms[key] = _Histogram(sample.name.rpartition("_")[0], target.scale)
+            self.histograms[key].add(target, sample)
+        elif target.kind == "gauge":
+            self._gauge(key, target, sample)
+        elif target.kind == "finished":
+            if self.exposed.setdefault(key, sample.name) == sample.name:
+                reason = sample.labels.get(self.engine.reason_label, "")
+                self.finished[reason] = self.finished.get(reason, 0.0) + value
+        else:
+            for label in self.engine.fact_labels:
+                fact = sample.labels.get(label, "None")
+                if _PLAIN.fullmatch(fact) and fact != "None":
+                    self.facts[label] = fact
+
+    def _gauge(self, key: tuple[str, int], target: Target, sample: Sample) -> None:
+        if target.off is not None and sample.value == target.off:
+            self.off.add(target.quantity)
+        elif math.isfinite(sample.value):
+            self.exposed.setdefault(key, sample.name)
+            per_process = any(label in sample.labels for label in self.processes)
+            self.gauges.setdefault(key, []).append((target, per_process, sample.value * target.scale))
+
+    def snapshot(self, declared: frozenset[str]) -> Snapshot:
+        names: dict[str, str] = {}
+        counters, histograms, gauges = {}, {}, {}
+        for key in _preferred({key: bool(value) for key, value in self.counters.items()}):
+            if math.isfinite(self.counters[key]):
+                counters[key[0]] = self.counters[key]
+                names[key[0]] = self.exposed[key]
+        for key in _preferred({key: histogram.fed for key, histogram in self.histograms.items()}):
+            try:
+                histograms[key[0]] = self.histograms[key].buckets()
+                names.setdefault(key[0], self.histograms[key].name)
+            except _Unusable as error:
+                self.problems.append(f"{self.histograms[key].name} {error}")
+        for key in _preferred(dict.fromkeys(self.gauges, True)):
+            gauges[key[0]] = _combined(self.gauges[key])
+            names[key[0]] = self.exposed[key]
+        if self.finished:
+            names["requests_finished"] = self.exposed["requests_finished", 0]
+        return Snapshot(
+            self.identity, counters, histograms, gauges, self.finished, names, self.created, self.facts,
+            frozenset(self.off), declared, tuple(self.problems),
+        )  # fmt: skip
+
+
+def _preferred(fed: Mapping[tuple[str, int], bool]) -> Iterator[tuple[str, int]]:
+    """Of several names for one quantity the first that is fed, else the first."""
+    best: dict[str, tuple[bool, int]] = {}
+    for (quantity, rank), is_fed in fed.items():
+        best[quantity] = min(best.get(quantity, (True, rank)), (not is_fed, rank))
+    yield from ((quantity, rank) for quantity, (_, rank) in best.items())
+
+
+def _combined(samples: list[tuple[Target, bool, float]]) -> float:
+    """One value of a gauge's series: processes repeat each other, other labels add up or the largest counts."""
+    values = [value for _, _, value in samples]
+    repeated = any(per_process for _, per_process, _ in samples)
+    return sum(values) if samples[0][0].combine == "sum" and not repeated else max(values)
+
+
+class _Unusable(Exception):
+    """Why a histogram cannot be used, in words that follow its name."""
+
+
+class _Histogram:
+    """Gathers one histogram's series; those that differ in other labels than ``le`` add up."""
+
+    def __init__(self, name: str, scale: float) -> None:
+        self.name = name
+        self.scale = scale
+        self.cumulative: dict[float, float] = {}
+        self.series: dict[float, int] = {}
+        self.sum: float | None = None
+        self.count: float | None = None
+
+    @property
+    def fed(self) -> bool:
+        return bool(self.count) or any(self.cumulative.values())
+
+    def add(self, target: Target, sample: Sample) -> None:
+        if target.part == "sum":
+            self.sum = (self.sum or 0.0) + sample.value * self.scale
+        elif target.part == "count":
+            self.count = (self.count or 0.0) + sample.value
+        else:
+            bound = _bound(sample.labels.get("le", "")) * self.scale
+            self.cumulative[bound] = self.cumulative.get(bound, 0.0) + sample.value
+            self.series[bound] = self.series.get(bound, 0) + 1
+
+    def buckets(self) -> Buckets:
+        """What was gathered, checked. A histogram with nothing but sum and count has one bucket, up to inf."""
+        if self.sum is None or not math.isfinite(self.sum):
+            raise _Unusable("has no sum")
+        cumulative = dict(self.cumulative)
+        if math.inf not in cumulative:
+            # Thinned out by a relabelling rule: the count is what the last bucket would say.
+            if self.count is None:
+                raise _Unusable("has no +Inf bucket and no count")
+            cumulative[math.inf] = self.count
+        if any(math.isnan(bound) for bound in cumulative):
+            raise _Unusable("has a bucket without a bound")
+        if len(set(self.series.values())) > 1:
+            raise _Unusable("has series with different buckets")
+        bounds = tuple(sorted(cumulative))
+        counts = array("d", (cumulative[bound] for bound in bounds))
+        if not all(math.isfinite(count) for count in counts):
+            raise _Unusable("has a bucket that is not a number")
+        if counts[0] < 0 or any(low > high for low, high in pairwise(counts)):
+            raise _Unusable("has buckets that are not cumulative")
+        return Buckets(bounds, counts, self.sum)
+
+
+def _bound(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

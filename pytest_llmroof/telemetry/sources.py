@@ -1,0 +1,238 @@
+"""From the paths a user names to pages: files, and recordings with everything else that may lie in them.
+
+A file is recognised by content. A file that is named itself, or that is called a page, has to be one: SourceError tells
+what it is instead. Anything else that no reader knows is listed in ``unread`` with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from pytest_llmroof.errors import SourceError
+from pytest_llmroof.telemetry.bodies import MAXIMUM_BYTES
+from pytest_llmroof.telemetry.exposition import Heads, Page, parse_page
+from pytest_llmroof.telemetry.recording import MANIFEST, slug_of_page
+
+Content = Literal["metrics", "json", "html", "empty", "binary", "text"]
+
+_PAGE_NAME: Final = re.compile(r".*\.(prom|metrics|openmetrics)(\.gz)?", re.IGNORECASE)
+_HEAD_BYTES: Final = 16_384
+_COMMENT: Final = r"^#[ \t]*(HELP|TYPE|scraped_at|scrape_seconds|endpoint)[ \t]"
+_SAMPLE: Final = r"\A\s*[a-zA-Z_:][a-zA-Z0-9_:]*(\{[^\n]*\})?[ \t]+[-+.\dIN]\S*\s"
+_METRICS: Final = re.compile(f"{_COMMENT}|{_SAMPLE}", re.MULTILINE)
+_REASONS: Final[dict[Content, str]] = {
+    "json": "JSON, and no reader here knows it",
+    "html": "HTML",
+    "empty": "empty",
+    "binary": "binary, and no reader here knows it",
+    "text": "no reader here knows it",
+    "metrics": "metrics",
+}
+
+
+@dataclass(frozen=True)
+class Located:
+    """A page and where it came from: ``group`` tells servers apart, ``source`` is the path that the user named."""
+
+    page: Page
+    group: str
+    source: str
+
+
+@dataclass
+class Sources:
+    """Reads the pages of the paths that a user named, one after the other, and keeps what there is to say of the rest.
+
+    ``bad`` are scrapes of a recording that could not be read, by their names' group, beside how many ``good`` ones it
+    has; ``failed`` are those that the recorder noted.
+    """
+
+    paths: Sequence[tuple[Path, str]]
+    unread: list[tuple[str, str]] = field(default_factory=list)
+    bad: dict[str, list[SourceError]] = field(default_factory=dict)
+    good: dict[str, int] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    heads: Heads = field(default_factory=dict)
+
+    def pages(self) -> Iterator[Located]:
+        """Every page. Raises SourceError for a named path that is missing, unreadable or no page."""
+        if not self.paths:
+            raise SourceError("no telemetry is named", "name a recording, or the scrapes before and after the load")
+        for path, shown in self.paths:
+            mode = _mode(path, shown)
+            if stat.S_ISDIR(mode):
+                yield from self._folder(path, shown)
+            elif stat.S_ISREG(mode):
+                yield from self._file(path, shown)
+            else:
+                raise SourceError(f"{shown} is neither a file nor a folder", "name a recording or a scrape")
+
+    def losses(self) -> Iterator[str]:
+        """What to say of scrapes that are missing. SourceError where too many of one server's could not be read."""
+        for group, errors in self.bad.items():
+            if 2 * len(errors) > self.good.get(group, 0) or self.good[group] < 2:
+                raise errors[0]
+            scrapes = "1 scrape is" if len(errors) == 1 else f"{len(errors)} scrapes are"
+            yield f"{scrapes} left out as unreadable ({errors[0].reason})"
+        yield from self.failed
+
+    def unread_lines(self) -> tuple[str, ...]:
+        """``unread`` for reports: many files with one reason share a line."""
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in self.unread:
+            by_reason.setdefault(reason, []).append(name)
+        return tuple(
+            f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}: {reason}"
+            for reason, names in by_reason.items()
+        )
+
+    def _file(self, path: Path, shown: str) -> Iterator[Located]:
+        content = _sniff(path, shown)
+        if content in ("json", "binary", "text") and not _PAGE_NAME.fullmatch(path.name):
+            self.unread.append((shown, _REASONS[content]))
+            return
+        page = parse_page(_body(path, shown), shown, self._heads())
+        yield Located(page, page.endpoint or slug_of_page(path.name) or "", shown)
+
+    def _folder(self, folder: Path, shown: str) -> Iterator[Located]:
+        try:
+            entries = sorted((entry for entry in folder.iterdir() if not entry.name.startswith(".")), key=_by_name)
+        except OSError as error:
+            raise _unreadable(shown, error) from None
+        if not entries:
+            raise SourceError(f"{shown} is an empty folder", _record(shown))
+        inside = folder.resolve()
+        for entry in entries:
+            location = f"{shown.rstrip('/')}/{entry.name}"
+            group = slug_of_page(entry.name)
+            group = f"{shown}/{group}" if group else shown
+            try:
+                located = self._entry(entry, location, group, shown, inside)
+            except SourceError as error:
+                self.bad.setdefault(group, []).append(error)
+                continue
+            if located is not None:
+                self.good[group] = self.good.get(group, 0) + 1
+                yield located
+
+    def _entry(self, entry: Path, location: str, group: str, shown: str, inside: Path) -> Located | None:
+        called_a_page = _PAGE_NAME.fullmatch(entry.name) is not None
+        if entry.is_symlink() and not _resolves_inside(entry, inside):
+            if called_a_page:
+                raise SourceError(f"{location} is a link that leads out of the recording", "copy the file itself")
+            self.unread.append((location, "a link that leads out of the recording"))
+            return None
+        mode = _mode(entry, location)
+        if not stat.S_ISREG(mode):
+            reason = "a folder: name it itself" if stat.S_ISDIR(mode) else "not a regular file"
+            self.unread.append((location, reason))
+            return None
+        if entry.name == MANIFEST:
+            self._manifest(entry, location)
+            return None
+        content = _sniff(entry, location)
+        if not called_a_page and content != "metrics":
+            self.unread.append((location, _REASONS[content]))
+            return None
+        page = parse_page(_body(entry, location), location, self._heads())
+        return Located(page, page.endpoint or group, shown)
+
+    def _manifest(self, path: Path, location: str) -> None:
+        """What the recorder noted beside the pages: scrapes that failed. It gives no other fact."""
+        try:
+            content = json.loads(_body(path, location))
+            failures = content.get("failed_scrapes", [])
+            for failure in failures:
+                count, reason = int(failure["count"]), str(failure["reason"])
+                self.failed.append(f"{count} scrape{'s' if count != 1 else ''} failed ({reason[:200]})")
+        except (ValueError, AttributeError, TypeError, KeyError, RecursionError):
+            self.unread.append((location, "not what the recorder writes"))
+
+    def _heads(self) -> Heads:
+        if len(self.heads) > 200_000:  # labels that change from page to page: no use to keep them
+            self.heads.clear()
+        return self.heads
+
+
+def _by_name(entry: Path) -> tuple[int, str]:
+    """The order of pages without a clock, as their names have it: ``after.prom`` is not the first."""
+    name = entry.name.casefold()
+    return (0 if "before" in name else 2 if "after" in name else 1), entry.name
+
+
+def _mode(path: Path, shown: str) -> int:
+    try:
+        return path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise SourceError(f"{shown} does not exist", _record(shown)) from None
+    except (OSError, ValueError) as error:
+        raise _unreadable(shown, error) from None
+
+
+def _record(shown: str) -> str:
+    if _PAGE_NAME.fullmatch(shown) or shown.endswith(".txt"):
+        return f"scrape the server: curl -sf http://HOST:PORT/metrics > {shown}"
+    return f"record it: python -m pytest_llmroof record --out={shown} http://HOST:PORT/metrics -- COMMAND"
+
+
+def _unreadable(shown: str, error: Exception) -> SourceError:
+    if isinstance(error, PermissionError):
+        return SourceError(f"{shown} may not be read (permission denied)", "give the user that runs pytest read access")
+    why = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
+    return SourceError(f"{shown} cannot be read ({why})", "check the path")
+
+
+def _resolves_inside(entry: Path, inside: Path) -> bool:
+    try:
+        return entry.resolve(strict=True).is_relative_to(inside)
+    except (OSError, RuntimeError):
+        return False
+
+
+def _body(path: Path, shown: str) -> bytes:
+    try:
+        if path.stat().st_size > MAXIMUM_BYTES:
+            size = f"{MAXIMUM_BYTES >> 20} MiB"
+            raise SourceError(f"{shown} is larger than {size}: no page of metrics is", "name a scrape")
+        return path.read_bytes()
+    except OSError as error:
+        raise _unreadable(shown, error) from None
+
+
+def _sniff(path: Path, shown: str) -> Content:
+    """What a file holds, from its beginning."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError as error:
+        raise _unreadable(shown, error) from None
+    return content_of(head)
+
+
+def content_of(head: bytes) -> Content:
+    """What the beginning of a file says of its content."""
+    if head.startswith(b"\x1f\x8b"):
+        try:
+            head = zlib.decompressobj(wbits=31).decompress(head, _HEAD_BYTES)
+        except zlib.error:
+            return "binary"
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        head = head.decode("utf-16", errors="ignore").encode()
+    text = head.removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="replace")
+    start = text.lstrip()
+    if not start:
+        return "empty"
+    if "\0" in text or text.count("�") > 2:
+        return "binary"
+    if _METRICS.search(text):
+        return "metrics"
+    if start.startswith("<"):
+        return "html"
+    return "json" if start[0] in "{[" else "text"
