@@ -1,0 +1,190 @@
+"""A gate file with the limits that reports support: the low end of each interval less 5 %, or a histogram's bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pytest_llmroof.data import load
+from pytest_llmroof.report.figures import precise, quantity
+from pytest_llmroof.report.gatefile import Commented, gate_file
+from pytest_llmroof.report.headline import one_line
+from pytest_llmroof.report.limits import supported_limit
+from pytest_llmroof.report.wire import Document
+from pytest_llmroof.units import Unit
+
+_ALLOWANCE: Final = 0.05
+_INTRODUCTION: Final = (
+    "Limits that {reports} support{s}: the low end of each interval less 5 % (for `<=` the high end plus 5 %),",
+    "latencies on a bound of the histogram where they come from one. Each gate says what was measured.",
+    "Raise a limit when the deployment has become faster; paths are relative to this file.",
+)
+_SECRETS: Final = "headers, selectors and credentials are in no report: add what this server needs"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One report's window, and the report's name."""
+
+    report: str
+    created: str
+    window: Document
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A gate to be written: what it asks, and what was measured in each report."""
+
+    metric: str
+    operator: str
+    unit: Unit
+    per: str | None
+    gate_id: str | None
+    severity: str
+    ends: tuple[tuple[float | None, float | None], ...]
+    bucketed: bool
+    origins: tuple[str, ...]
+
+    @property
+    def value(self) -> float | None:
+        """The limit that all reports support; None where one of them bounds nothing."""
+        rising = self.operator in (">=", ">")
+        ends = [low if rising else high for low, high in self.ends]
+        if not ends or any(end is None for end in ends):
+            return None
+        known = [end for end in ends if end is not None]
+        bound = min(known) if rising else max(known)
+        if self.bucketed and not rising:
+            return bound
+        return supported_limit(bound * (1 - _ALLOWANCE if rising else 1 + _ALLOWANCE), bound, self.operator, self.unit)
+
+    @property
+    def expression(self) -> str | None:
+        """``decode.mbu >= 39%``, None where no limit is supported."""
+        limit = self.value
+        if limit is None:
+            return None
+        return f"{self.metric} {self.operator} {precise(limit, self.unit).replace(' ', '')}"
+
+
+def calibrated(reports: Sequence[tuple[str, Document]]) -> str:
+    """The YAML text of a gate file that the windows of these reports pass; ``reports`` are names and documents."""
+    groups: dict[str, list[Seen]] = {}
+    for name, document in reports:
+        for window in document["windows"]:
+            groups.setdefault(_group(window), []).append(Seen(name, document["created"], window))
+    windows = {_window_name(seen, groups): _window(seen) for seen in groups.values()}
+    names = ", ".join(dict.fromkeys(name for name, _ in reports))
+    introduction = [line.format(reports=names, s="" if len(reports) > 1 else "s") for line in _INTRODUCTION]
+    return gate_file(introduction, windows)
+
+
+def _group(window: Document) -> str:
+    """Windows of one name, hardware, model and deployment are one window measured several times."""
+    gpu, model = window["gpu"] or {}, window["model"] or {}
+    return repr((window["name"], gpu.get("name"), gpu.get("count"), model.get("name"), window["deployment"]))
+
+
+def _window_name(seen: Sequence[Seen], groups: Mapping[str, Sequence[Seen]]) -> str:
+    """The window's name, with the hardware where another group has the same name."""
+    window = seen[0].window
+    alike = [others for others in groups.values() if others[0].window["name"] == window["name"]]
+    if len(alike) == 1:
+        return str(window["name"])
+    gpu = window["gpu"]["name"] if window["gpu"] else "unknown"
+    return f"{window['name']} {gpu} {alike.index(list(seen)) + 1}" if len(alike) > 1 else str(window["name"])
+
+
+def _window(seen: Sequence[Seen]) -> dict[str, Any]:
+    """The keys of one window in a gate file."""
+    window = seen[-1].window
+    asked = window["asked"]
+    keys: dict[str, Any] = {
+        "gpu": asked["gpu"],
+        "model": asked["model"],
+        "deployment": asked["deployment"],
+        "flops": asked["flops"] if asked["flops"] != "model" else None,
+        "served_model_name": asked["served_model_name"],
+        "phase": window["phase"],
+        "telemetry": _telemetry(window["telemetry"]),
+        "duration": f"{asked['duration_seconds']:g}s" if asked["duration_seconds"] else None,
+        "gates": [_gate(limit) for limit in _limits(seen)],
+    }
+    if asked["model"] is None and window["model"] and window["provenance"].get("model") == "given":
+        named = f"{window['model']['title']}: its catalogue name, or the folder of its config.json"
+        keys["model"] = Commented(None, named)
+    return {key: value for key, value in keys.items() if value not in (None, {}, [])}
+
+
+def _telemetry(sources: Sequence[Document]) -> Any:
+    written = [one["shown"] if one["kind"] == "path" else {one["kind"]: one["shown"]} for one in sources]
+    value = written[0] if len(written) == 1 else written
+    return value if all(one["kind"] == "path" for one in sources) else Commented(value, _SECRETS)
+
+
+def _gate(limit: Limit) -> Any:
+    origin = "; ".join(limit.origins)
+    expression = limit.expression
+    if expression is None:
+        return Commented(None, f"{limit.metric} {limit.operator}: no limit is supported: {origin}")
+    keys = {"gate": expression, "id": limit.gate_id, "per": limit.per, "why": origin}
+    if limit.severity != "error":
+        keys["severity"] = limit.severity
+    return {key: value for key, value in keys.items() if value is not None}
+
+
+def _limits(seen: Sequence[Seen]) -> Iterator[Limit]:
+    """First the gates of the reports, then those that such a phase is usually held to."""
+    done = set[tuple[str, str | None]]()
+    for one in seen:
+        for gate in one.window["gates"]:
+            key = (gate["metric"], gate["per"])
+            if key not in done:
+                done.add(key)
+                yield _limit(gate["metric"], gate["operator"], seen, gate)
+    for entry in load("calibration.yaml").get(seen[-1].window["phase"], ()):
+        metric, operator = entry.split()
+        if (metric, None) not in done and all(metric in one.window["measurements"] for one in seen):
+            yield _limit(metric, operator, seen, None)
+
+
+def _limit(metric: str, operator: str, seen: Sequence[Seen], gate: Document | None) -> Limit:
+    per = gate["per"] if gate else None
+    found = [_found(one.window, metric, per) for one in seen]
+    units = [one["unit"] for one in found if one] + ([gate["unit"]] if gate else [])
+    return Limit(
+        metric=metric,
+        operator=operator,
+        unit=units[0],
+        per=per,
+        gate_id=gate["id"] if gate else None,
+        severity=gate["severity"] if gate else "error",
+        ends=tuple((one["low"], one["high"]) if one else (None, None) for one in found),
+        bucketed=any(one["bucketed"] for one in found if one),
+        origins=tuple(_origin(one, was) for one, was in zip(seen, found, strict=True)),
+    )
+
+
+def _found(window: Document, metric: str, per: str | None) -> Document | None:
+    """What a window measured: for each replica the worst one, which only its gate has."""
+    whole: Document | None = window["measurements"].get(metric)
+    if per is None:
+        return whole
+    gates = [gate for gate in window["gates"] if gate["metric"] == metric and gate["per"] == per]
+    if not gates or gates[0]["value"] is None:
+        return None
+    bucketed = whole["bucketed"] if whole else False
+    return {**gates[0], "samples": None, "bucketed": bucketed}
+
+
+def _origin(one: Seen, found: Document | None) -> str:
+    """``41.3 % (40.9 to 41.8 %, 3100 samples) in report.json of 2026-11-29``."""
+    where = f"in {one.report} of {one.created[:10]}"
+    if found is None:
+        return one_line(f"not measured {where}")
+    unit, low, high = found["unit"], found["low"], found["high"]
+    details = [] if low == high else [f"{quantity(low, unit)} to {quantity(high, unit)}"]
+    details += [f"{found['samples']} samples"] if found["samples"] is not None else []
+    inside = f" ({', '.join(details)})" if details else ""
+    return f"{quantity(found['value'], unit)}{inside} {where}"

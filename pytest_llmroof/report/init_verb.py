@@ -1,0 +1,50 @@
+"""``python -m pytest_llmroof init``: a gate file to standard output, from reports or for a model and an accelerator."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from pytest_llmroof.errors import LlmroofError
+from pytest_llmroof.report.calibrate import calibrated
+from pytest_llmroof.report.json_report import load
+from pytest_llmroof.report.starter import starter
+
+_USAGE_ERROR: Final = 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verb's options."""
+    parser.add_argument(
+        "--from", dest="reports", metavar="REPORT.json", nargs="+", action="extend", default=[], type=Path,
+        help="write the limits that these reports support; repeatable",
+    )  # fmt: skip
+    parser.add_argument("--model", metavar="NAME", help="without --from: a model of the catalogue (llama-3.1-70b)")
+    parser.add_argument("--gpu", metavar="NAME", help="without --from: an accelerator of the catalogue (h100)")
+
+
+def run(options: argparse.Namespace, command: Sequence[str] | None = None) -> int:
+    """Print the gate file; 2 and one sentence on standard error where that cannot be done."""
+    try:
+        text = _text(options, command)
+    except LlmroofError as error:
+        print(f"init: {error}", file=sys.stderr)
+        return _USAGE_ERROR
+    if text is None:
+        print("init: give --from=REPORT.json, or both --model=NAME and --gpu=NAME", file=sys.stderr)
+        return _USAGE_ERROR
+    sys.stdout.write(text)
+    return 0
+
+
+def _text(options: argparse.Namespace, command: Sequence[str] | None) -> str | None:
+    """None where the options do not say enough, or contradict each other."""
+    named = (options.model is not None) + (options.gpu is not None)
+    if command is not None or (options.reports and named):
+        return None
+    if options.reports:
+        return calibrated([(path.name, load(path, str(path))) for path in options.reports])
+    return starter(options.model, options.gpu) if named == 2 else None

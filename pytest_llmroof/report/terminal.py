@@ -1,0 +1,138 @@
+"""The llmroof section of a terminal summary: what was tested, then one line a gate, the worst first."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from pytest_llmroof.report.document import shown_word
+from pytest_llmroof.report.figures import distance, quantity
+from pytest_llmroof.report.headline import cause_of, one_line, quantity_apart, shorten
+from pytest_llmroof.report.limits import expected
+from pytest_llmroof.report.wire import Document
+from pytest_llmroof.units import format_quantity
+
+#: Verdicts for readers, in the order of the lines.
+_WORDS: Final = {
+    "fail": "FAIL",
+    "impossible": "NOT MEASURED",
+    "no data": "NOT MEASURED",
+    "inconclusive": "NOT MEASURED",
+    "warned": "WARNED",
+    "not run": "NOT RUN",
+    "pass": "PASS",
+}
+_RANK: Final = {"FAIL": 0, "NOT MEASURED": 1, "WARNED": 2, "NOT RUN": 3, "PASS": 4}
+_VERDICT_WIDTH: Final = max(map(len, _RANK))
+_NARROWEST: Final = 40
+
+
+def verdict_word(gate: Document) -> str:
+    """PASS, FAIL, NOT MEASURED, WARNED or NOT RUN."""
+    return _WORDS[shown_word(gate)]
+
+
+def summary_lines(document: Document, width: int = 80, verbosity: int = 0) -> list[str]:
+    """The section's lines, each within ``width``; with ``-q`` (negative ``verbosity``) only what failed.
+
+    ``document`` is the report document. Nothing at all where no gate was judged or missed.
+    """
+    rows = [(window, gate) for window in document["windows"] for gate in window["gates"]]
+    rows.sort(key=lambda row: _order(row[1]))
+    if verbosity < 0:
+        rows = [row for row in rows if verdict_word(row[1]) in ("FAIL", "NOT MEASURED")]
+    lines = [] if verbosity < 0 else scope_lines(document["windows"], width)
+    several = len(document["windows"]) > 1
+    expectations = [_expectation(window, gate, several) for window, gate in rows]
+    column = min(max(map(len, expectations), default=0), max(width // 2, _NARROWEST))
+    for (window, gate), expectation in zip(rows, expectations, strict=True):
+        start = f"{verdict_word(gate):{_VERDICT_WIDTH}}  {shorten(expectation, column):{column}}"
+        lines.append(_fitted(f"{start}  {_finding(window, gate)}", width))
+    if verbosity >= 0:
+        lines.extend(_not_run_lines(document["not_run"], width))
+    return lines
+
+
+def _order(gate: Document) -> tuple[int, float]:
+    return _RANK[verdict_word(gate)], gate["margin"] if gate["margin"] is not None else 0.0
+
+
+def _expectation(window: Document, gate: Document, several: bool) -> str:
+    """``decode: tpot.p99 <= 50 ms [REL-7]``; the window's name where there are several."""
+    name = f"{window['name']}: " if several else ""
+    mark = f" [{gate['id']}]" if gate["id"] else ""
+    default = " (default)" if gate["default"] else ""
+    return f"{name}{expected(gate)}{mark}{default}"
+
+
+def _finding(window: Document, gate: Document) -> str:
+    if gate["verdict"] in ("pass", "fail") and gate["value"] is not None:
+        return ", ".join(_found_parts(window, gate))
+    word = "" if gate["verdict"] == "no data" else f"{gate['verdict']}: "
+    return word + one_line(gate["reason"] or "")
+
+
+def _found_parts(window: Document, gate: Document) -> Iterator[str]:
+    found = quantity_apart(gate)
+    if gate["limit"] is not None:
+        side = "to spare" if gate["verdict"] == "pass" else "short" if gate["operator"][0] == ">" else "over"
+        found += f" ({distance(gate['value'], gate['limit'], gate['unit'])} {side})"
+    yield found
+    if gate["approximate"]:
+        yield "approximate"
+    if gate["verdict"] == "fail" and (cause := cause_of(window, gate)):
+        yield cause
+
+
+def _not_run_lines(not_run: Sequence[Document], width: int) -> Iterator[str]:
+    if not_run:
+        names = ", ".join(one["node_id"] for one in not_run)
+        count = f"{len(not_run)} gate{'s' if len(not_run) > 1 else ''}"
+        yield _fitted(f"{'NOT RUN':{_VERDICT_WIDTH}}  {count}: {names}", width)
+
+
+def _fitted(line: str, width: int) -> str:
+    """Cut anywhere: figures stand at the start of what may be cut, and half a word tells more than none."""
+    room = max(width, _NARROWEST)
+    return line.rstrip() if len(line.rstrip()) <= room else f"{line[: room - 1].rstrip()}…"
+
+
+def scope_lines(windows: Sequence[Document], width: int = 80) -> list[str]:
+    """What was tested, once for each different hardware and model, wrapped; windows that name neither have no line."""
+    texts = dict.fromkeys(text for window in windows if (text := scope_text(window)))
+    room = max(width, _NARROWEST)
+    return [line for text in texts for line in textwrap.wrap(text, room, subsequent_indent="  ")]
+
+
+def scope_text(window: Document) -> str:
+    """``4 x NVIDIA H100 SXM5 80GB, bf16 989 TFLOP/s dense, 3.35 TB/s; Llama 3.1 70B bf16, TP 4; assumed: weights``."""
+    parts = list(_gpu_parts(window))
+    model, deployment = window["model"], window["deployment"]
+    if model is not None:
+        parallel = "".join(
+            f", {name} {deployment[key]}"
+            for name, key in (("TP", "tensor_parallel"), ("PP", "pipeline_parallel"), ("DP", "data_parallel"))
+            if key == "tensor_parallel" or deployment[key] != 1
+        )
+        parts.append(f"{model['title']} {deployment['weights']}{parallel}")
+    if not parts:
+        return ""
+    assumed = [key.replace("_", " ") for key, origin in window["provenance"].items() if origin == "assumed"]
+    if assumed:
+        parts.append(f"assumed: {', '.join(assumed)}")
+    if window["gpu"] and window["gpu"]["also"]:
+        parts.append(f"other boards of that short name: {', '.join(window['gpu']['also'])}")
+    return "; ".join(parts)
+
+
+def _gpu_parts(window: Document) -> Iterator[str]:
+    gpu = window["gpu"]
+    if gpu is None:
+        return
+    text = f"{gpu['count']} x {gpu['product']}"
+    if gpu["peak_flops_per_second"] is not None:
+        text += f", {gpu['precision']} {format_quantity(gpu['peak_flops_per_second'], 'FLOP/s')} dense"
+    if gpu["memory_bandwidth_bytes_per_second"] is not None:
+        text += f", {quantity(gpu['memory_bandwidth_bytes_per_second'], 'bytes/s')}"
+    yield text
