@@ -1,0 +1,229 @@
+"""Fetching one page over HTTP. Whatever goes wrong is a SourceError that says what, and how to get the data instead.
+
+No message ever repeats what a library or a server said, as that may hold the URL's query or a header.
+Proxies and CA bundles come from the environment, credentials from the URL, a header, a token file or ``.netrc``.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import urljoin, urlsplit
+
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase, HTTPBasicAuth
+
+from pytest_llmroof import __version__
+from pytest_llmroof.errors import SourceError
+from pytest_llmroof.telemetry.bodies import MAXIMUM_BYTES, text_of
+from pytest_llmroof.telemetry.endpoint import Endpoint, shown_url
+
+_REDIRECTS: Final = 3
+_CHUNK: Final = 64 * 1024
+
+_HEADERS: Final = {
+    "User-Agent": f"pytest-llmroof/{__version__}",
+    "Accept": "text/plain;version=0.0.4, application/openmetrics-text;version=1.0.0;q=0.5, */*;q=0.1",
+    # A connection of its own for every scrape: behind a balanced address another server may then answer, which a
+    # reader notices by its counters. One kept alive would hide all servers but one.
+    "Connection": "close",
+}
+
+#: What an HTTP status means for the reader of a report, and what to do.
+_STATUS: Final[dict[int, tuple[str, str | None]]] = {
+    401: ("asks for credentials (401)", "give them with a header, a token file, in the URL or in .netrc"),
+    403: ("refuses these credentials (403)", "check the header, token file, URL or .netrc entry and its rights"),
+    404: ("has no such page (404)", "engines serve metrics at /metrics; SGLang needs --enable-metrics"),
+    429: ("refuses as it is asked too often (429)", "use a longer interval"),
+    501: ("does not serve metrics (501)", "start llama.cpp's server with --metrics"),
+    503: ("is not ready (503)", "wait until the server's health check passes"),
+}
+
+
+class _Authorization(AuthBase):
+    """A given Authorization header; as an ``auth`` it wins over ``.netrc``, which a plain header does not."""
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = self.value
+        return request
+
+
+class _Unverified(urllib3.connection.HTTPSConnection):
+    """TLS whose certificate the user asked not to check: that needs no warning at every scrape."""
+
+    def connect(self) -> None:
+        super().connect()
+        self.is_verified = True
+
+
+class _UnverifiedPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _Unverified
+
+
+class _Adapter(HTTPAdapter):
+    """Asks the endpoint's own address where its host's name stands for several, still by the name of the host."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        super().__init__()
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        host = urlsplit(self.endpoint.url).hostname
+        if self.endpoint.address and self.endpoint.url.startswith("https:"):
+            kwargs |= {"server_hostname": host, "assert_hostname": host}
+        super().init_poolmanager(*args, **kwargs)
+        if self.endpoint.verify is False:
+            self.poolmanager.pool_classes_by_scheme = {
+                "http": urllib3.HTTPConnectionPool, "https": _UnverifiedPool,
+            }  # fmt: skip
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
+        if self.endpoint.address and request.url:
+            request = request.copy()
+            parts = urlsplit(str(request.url))
+            address = f"[{self.endpoint.address}]" if ":" in self.endpoint.address else self.endpoint.address
+            request.headers["Host"] = parts.netloc
+            port = f":{parts.port}" if parts.port else ""
+            request.url = parts._replace(netloc=f"{address}{port}").geturl()
+        return super().send(request, *args, **kwargs)
+
+
+def fetch(endpoint: Endpoint) -> bytes:
+    """The page that an endpoint answers, unpacked, as UTF-8 and checked to be metrics' text. SourceError otherwise."""
+    deadline = time.monotonic() + endpoint.timeout_seconds
+    try:
+        with requests.Session() as session:
+            session.mount(endpoint.url.partition(":")[0] + "://", _Adapter(endpoint))
+            with _answer(session, endpoint) as response:
+                if response.status_code != 200:
+                    raise _status_error(endpoint, response.status_code)
+                body = _body(endpoint, response, deadline)
+    except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+        raise _transport_error(endpoint, error) from None
+    if not body.strip():
+        raise _error(endpoint, "answered an empty page")
+    return text_of(body, endpoint.shown).encode()
+
+
+def _answer(session: requests.Session, endpoint: Endpoint) -> requests.Response:
+    """The first answer that is no redirect. Redirects are followed within the same server only."""
+    auth = _authentication(endpoint)
+    headers = {**_HEADERS, **{name: text for name, text in endpoint.headers.items() if name.lower() != "authorization"}}
+    url = endpoint.url
+    for _ in range(_REDIRECTS + 1):
+        response = session.get(
+            url, headers=headers, auth=auth, timeout=endpoint.timeout_seconds, verify=endpoint.verify,
+            cert=endpoint.cert, stream=True, allow_redirects=False,
+        )  # fmt: skip
+        if not response.is_redirect:
+            return response
+        response.close()
+        target = urljoin(url, response.headers["Location"])
+        if urlsplit(target)[:2] != urlsplit(url)[:2]:
+            raise _error(endpoint, f"redirects to another server, {shown_url(target)}", "name the address to scrape")
+        url = target
+    raise _error(endpoint, "redirects in a circle", "name the address to scrape")
+
+
+def _authentication(endpoint: Endpoint) -> AuthBase | None:
+    if endpoint.token_file is not None:
+        try:
+            token = endpoint.token_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            raise _error(endpoint, f"was not asked: the token file {endpoint.token_file.name} can't be read") from None
+        return _authorization(endpoint, f"Bearer {token}")
+    given = next((text for name, text in endpoint.headers.items() if name.lower() == "authorization"), None)
+    if given is not None:
+        return _authorization(endpoint, given)
+    return HTTPBasicAuth(*endpoint.credentials) if endpoint.credentials else None
+
+
+def _authorization(endpoint: Endpoint, value: str) -> AuthBase:
+    if not (value.isascii() and value.isprintable()):
+        raise _unsendable(endpoint)
+    return _Authorization(value)
+
+
+def _body(endpoint: Endpoint, response: requests.Response, deadline: float) -> bytes:
+    """The whole body, within the time and size that a page may take (also where it comes in drops, or unpacks big)."""
+    body = bytearray()
+    # read1 returns what has come, so that the clock is looked at even while a server sends a byte at a time.
+    while chunk := response.raw.read1(_CHUNK, decode_content=True):
+        body += chunk
+        if len(body) > MAXIMUM_BYTES:
+            raise _error(endpoint, f"answered more than {MAXIMUM_BYTES // 2**20} MiB, which is no page of metrics")
+        if time.monotonic() > deadline:
+            seconds = f"{endpoint.timeout_seconds:g} s"
+            raise _error(endpoint, f"did not finish its answer within {seconds}", "give a longer timeout")
+    return bytes(body)
+
+
+def _error(endpoint: Endpoint, problem: str, remedy: str | None = None) -> SourceError:
+    return SourceError(f"{endpoint.shown} {problem}", remedy)
+
+
+def _unsendable(endpoint: Endpoint) -> SourceError:
+    return SourceError(f"a header or token holds characters that HTTP does not allow, for {endpoint.shown}")
+
+
+def _status_error(endpoint: Endpoint, status: int) -> SourceError:
+    if status in _STATUS:
+        problem, remedy = _STATUS[status]
+        return _error(endpoint, problem, remedy)
+    return _error(endpoint, f"failed ({status})" if status >= 500 else f"answered with status {status}")
+
+
+def _transport_error(endpoint: Endpoint, error: Exception) -> SourceError:
+    """What kept an answer from coming, by the kinds of the errors only: their texts may hold secrets."""
+    causes = list(_causes(error))
+
+    def is_a(*kinds: type[BaseException]) -> bool:
+        return any(isinstance(cause, kinds) for cause in causes)
+
+    timeout = f"{endpoint.timeout_seconds:g} s"
+    where = f"at {endpoint.shown}"
+    if is_a(requests.exceptions.ProxyError, urllib3.exceptions.ProxyError):
+        return SourceError(f"the proxy to {endpoint.shown} failed", "check HTTP_PROXY, HTTPS_PROXY and NO_PROXY")
+    if is_a(socket.gaierror, urllib3.exceptions.NameResolutionError):
+        return SourceError(f"the host name can't be resolved: {endpoint.shown}", "check its spelling and the resolver")
+    if is_a(ssl.SSLCertVerificationError):
+        remedy = "set REQUESTS_CA_BUNDLE to the CA that signed it (or switch verification off)"
+        return SourceError(f"the certificate is not trusted {where}", remedy)
+    if is_a(ssl.SSLError):
+        return SourceError(f"no TLS connection {where}", "check whether the server speaks https or http")
+    if is_a(ConnectionRefusedError):
+        return SourceError(f"connection refused {where}", "is the server running, and is this its port?")
+    if is_a(requests.ConnectTimeout):
+        return SourceError(f"no connection within {timeout} {where}", "is the host reachable from here?")
+    if is_a(requests.ReadTimeout, urllib3.exceptions.ReadTimeoutError, TimeoutError):
+        return SourceError(f"no answer within {timeout} {where}", "give a longer timeout, or look at the server's load")
+    if any(isinstance(cause, OSError) and cause.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH) for cause in causes):
+        return SourceError(f"the host can't be reached {where}", "is there a route from here to it?")
+    if is_a(urllib3.exceptions.DecodeError, requests.exceptions.ContentDecodingError):
+        return SourceError(f"the answer can't be unpacked {where}")
+    if is_a(urllib3.exceptions.ProtocolError, ConnectionError):
+        return SourceError(f"the connection broke before the answer was complete {where}")
+    if is_a(UnicodeError, requests.exceptions.InvalidHeader):
+        return _unsendable(endpoint)
+    return SourceError(f"the request failed ({type(error).__name__}) {where}")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error and everything it came from: chained, wrapped as an argument, or given as a ``reason``."""
+    seen: list[BaseException] = []
+    pending: list[object] = [error]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, BaseException) and not any(each is other for other in seen):
+            seen.append(each)
+            pending += [each.__cause__, each.__context__, getattr(each, "reason", None), *each.args]
+            yield each

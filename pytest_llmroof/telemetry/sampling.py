@@ -1,0 +1,95 @@
+"""Scraping endpoints side by side: all at once, or again and again at an interval while something else runs."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from pytest_llmroof.errors import SourceError
+from pytest_llmroof.telemetry.endpoint import Endpoint
+from pytest_llmroof.telemetry.fetching import fetch
+from pytest_llmroof.telemetry.recording import Page
+
+#: The load may patch these in the process under test, and the sampler must not see it.
+_monotonic = time.monotonic
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A scrape that gave no page. ``at`` is Unix seconds."""
+
+    endpoint: Endpoint
+    at: float
+    error: SourceError
+
+
+class Clock:
+    """Unix seconds that run evenly: the wall clock is read once, so that setting it does not bend a recording."""
+
+    def __init__(self) -> None:
+        self._offset = time.time() - _monotonic()
+
+    def now(self) -> float:
+        """Unix seconds."""
+        return _monotonic() + self._offset
+
+
+class Sampler:
+    """Scrapes endpoints, each in a thread of its own: a slow one holds up no other.
+
+    ``receive`` gets every page or failure, from those threads; pages of one endpoint come one after another.
+    """
+
+    def __init__(
+        self, endpoints: Sequence[Endpoint], receive: Callable[[Page | Failure], None], interval_seconds: float
+    ) -> None:
+        if not interval_seconds > 0:
+            raise ValueError("the interval must be more than zero")
+        self.endpoints = endpoints
+        self.clock = Clock()
+        self._receive = receive
+        self._interval = interval_seconds
+        self._stopping = threading.Event()
+        self._threads: ThreadPoolExecutor | None = None
+        self._running: list[Future[None]] = []
+
+    def scrape(self) -> list[Page | Failure]:
+        """Every endpoint once, at the same time, in their order; nothing is handed to ``receive``."""
+        with ThreadPoolExecutor(len(self.endpoints), "llmroof-scrape") as threads:
+            return list(threads.map(self._scrape, self.endpoints))
+
+    def start(self) -> None:
+        """Scrape every interval from now on, the first time after one interval."""
+        self._stopping.clear()
+        self._threads = ThreadPoolExecutor(len(self.endpoints), "llmroof-sampler")
+        start = _monotonic()
+        self._running = [self._threads.submit(self._sample, endpoint, start) for endpoint in self.endpoints]
+
+    def stop(self) -> None:
+        """Scrape no more, once the scrapes under way are done. Raises what ``receive`` raised."""
+        self._stopping.set()
+        threads, running = self._threads, self._running
+        self._threads, self._running = None, []
+        if threads is not None:
+            threads.shutdown(wait=True)
+        for each in running:
+            each.result()
+
+    def _sample(self, endpoint: Endpoint, start: float) -> None:
+        due = start + self._interval
+        while not self._stopping.wait(max(0.0, due - _monotonic())):
+            self._receive(self._scrape(endpoint))
+            # Times stay multiples of the interval; those that a slow answer took up are left out, not made up for.
+            due += self._interval * max(1, math.ceil((_monotonic() - due) / self._interval))
+
+    def _scrape(self, endpoint: Endpoint) -> Page | Failure:
+        at, start = self.clock.now(), _monotonic()
+        try:
+            body = fetch(endpoint)
+        except SourceError as error:
+            return Failure(endpoint, at, error)
+        return Page(endpoint.slug, endpoint.shown, at, _monotonic() - start, body)

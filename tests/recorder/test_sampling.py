@@ -1,0 +1,199 @@
+"""Sampling side by side, and what a recording's folder holds."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_llmroof.errors import ConfigError, SourceError
+from pytest_llmroof.telemetry.endpoint import Endpoint, endpoints_of
+from pytest_llmroof.telemetry.live import live_window
+from pytest_llmroof.telemetry.recording import Page, Recording
+from pytest_llmroof.telemetry.sampling import Failure, Sampler
+
+
+def page(slug: str = "a", at: float = 1764417600.25, body: bytes = b"a 1\n") -> Page:
+    return Page(slug, f"http://{slug}/metrics", at, 0.012345, body)
+
+
+def endpoint(slug: str = "a") -> Endpoint:
+    return Endpoint(f"http://{slug}/metrics?t0ken", f"http://{slug}/metrics", slug)
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "recording.json").read_text())
+    return content
+
+
+def test_a_slow_endpoint_holds_up_no_other(server: Any, start_server: Callable[[], Any]) -> None:
+    slow, release = start_server(), threading.Event()
+    slow.answer = lambda handler: release.wait(30)
+    received: list[Page | Failure] = []
+    sampler = Sampler(endpoints_of([slow.url, server.url]), received.append, 0.005)
+    sampler.start()
+    server.wait_for_scrapes(5)
+    release.set()
+    sampler.stop()
+    pages = [each for each in received if isinstance(each, Page)]
+    assert len(pages) >= 5
+    assert {each.endpoint for each in pages} == {server.url}
+    assert all(isinstance(each, Page) or each.endpoint.shown == slow.url for each in received)
+    times = [each.scraped_at for each in pages]
+    assert times == sorted(times)
+    assert all(0 < each.scrape_seconds < 30 for each in pages)
+    before = server.scrapes
+    sampler.stop()  # nothing runs any more
+    assert server.scrapes == before
+
+
+def test_all_at_once_gives_an_answer_each_in_order(server: Any, refused: str) -> None:
+    first, second = Sampler(endpoints_of([refused, server.url]), lambda _: None, 1).scrape()
+    assert isinstance(first, Failure)
+    assert first.error.reason == f"connection refused at {refused}"
+    assert isinstance(second, Page)
+    assert second.slug == f"127.0.0.1-{server.port}-metrics"
+
+
+def test_what_the_receiver_raises_comes_out_at_the_end(server: Any) -> None:
+    def full(_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    sampler = Sampler(endpoints_of([server.url]), full, 0.001)
+    sampler.start()
+    server.wait_for_scrapes(1)
+    with pytest.raises(OSError, match="No space left"):
+        sampler.stop()
+    with pytest.raises(ValueError, match="interval"):
+        Sampler([], full, 0)
+
+
+def test_the_folder_reads_like_its_description(tmp_path: Path) -> None:
+    folder = tmp_path / "rec" / "night1"
+    recording = Recording(folder, [endpoint("a"), endpoint("b")], interval_seconds=1.0, command="vllm")
+    assert manifest(folder)["ended"] is None
+    recording.keep(page("a"))
+    recording.keep(page("a", 1764417601.25))
+    recording.keep(page("b", 1764417600.5))
+    for at in (1764417601.5, 1764417602.5):
+        recording.failed("b", at, "connection refused at http://b/metrics")
+    recording.failed("a", 1764417602.6, "other")
+    recording.failed("b", 1764417603.5, "http://b/metrics is not ready (503)")
+    assert recording.failed_scrapes == 4
+    recording.finish("command", 7)
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "a.000001.prom", "a.000002.prom", "b.000001.prom", "recording.json",
+    ]  # fmt: skip
+    assert (folder / "a.000001.prom").read_text() == (
+        "# scraped_at 1764417600.250000\n# scrape_seconds 0.012345\n# endpoint http://a/metrics\na 1\n"
+    )
+    assert manifest(folder) == {
+        "schema": "llmroof.recording/1", "started": "2025-11-29T12:00:00.250Z", "interval_seconds": 1.0,
+        "warmup_seconds": 0.0, "command": "vllm", "ended": "command", "exit_code": 7,
+        "endpoints": [{"slug": "a", "endpoint": "http://a/metrics", "pages": 2},
+                      {"slug": "b", "endpoint": "http://b/metrics", "pages": 1}],
+        "failed_scrapes": [
+            {"slug": "b", "first": 1764417601.5, "last": 1764417602.5, "count": 2,
+             "reason": "connection refused at http://b/metrics"},
+            {"slug": "a", "first": 1764417602.6, "last": 1764417602.6, "count": 1, "reason": "other"},
+            {"slug": "b", "first": 1764417603.5, "last": 1764417603.5, "count": 1,
+             "reason": "http://b/metrics is not ready (503)"},
+        ],
+    }  # fmt: skip
+
+
+def test_two_recordings_never_mix(tmp_path: Path) -> None:
+    Recording(tmp_path, [endpoint()], interval_seconds=1)
+    with pytest.raises(ConfigError, match=r"^rec already holds a recording: remove it, or name another folder"):
+        Recording(tmp_path, [endpoint()], interval_seconds=1, shown="rec")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "notes.txt").touch()
+    with pytest.raises(ConfigError, match=r"^other already holds 'notes.txt': "):
+        Recording(other, [endpoint()], interval_seconds=1)
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"^file is no folder"):
+        Recording(tmp_path / "file", [endpoint()], interval_seconds=1)
+    with pytest.raises(ConfigError, match=r"^below can't be written: Not a directory"):
+        Recording(tmp_path / "file" / "below", [endpoint()], interval_seconds=1)
+
+
+def test_a_discarded_recording_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").touch()
+    recording = Recording(tmp_path, [endpoint()], interval_seconds=1)
+    recording.keep(page())
+    recording.discard()
+    assert [path.name for path in tmp_path.iterdir()] == [".gitignore"]
+    made = Recording(tmp_path / "new", [endpoint()], interval_seconds=1)
+    made.discard()
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_live_window_is_a_recording(server: Any, tmp_path: Path) -> None:
+    asked: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        asked.append(seconds)
+        server.wait_for_scrapes(server.scrapes + 2)
+
+    endpoints = endpoints_of([server.url])
+    folder = live_window(endpoints, tmp_path / "w", duration_seconds=30, interval_seconds=0.005, sleep=sleep)
+    assert asked == [30]
+    assert manifest(folder)["ended"] == "duration"
+    texts = [path.read_text() for path in sorted(folder.glob("*.prom"))]
+    assert len(texts) == server.scrapes >= 4
+    counts = [float(re.findall(r"generation_tokens_total\{.*\} (\S+)", text)[0]) for text in texts]
+    assert counts == list(range(1, len(texts) + 1))
+
+
+def test_a_warm_up_is_not_part_of_the_window(server: Any, tmp_path: Path) -> None:
+    def sleep(seconds: float) -> None:
+        if seconds == 10:
+            assert server.scrapes == 1  # the one that checks that the server answers
+            server.tokens.inc(1000)
+
+    folder = live_window(
+        endpoints_of([server.url]), tmp_path / "w", duration_seconds=30, warmup_seconds=10, interval_seconds=60,
+        sleep=sleep,
+    )  # fmt: skip
+    first, last = [path.read_text() for path in sorted(folder.glob("*.prom"))]
+    assert 'generation_tokens_total{engine="0"} 1002.0' in first
+    assert 'generation_tokens_total{engine="0"} 1003.0' in last
+    assert manifest(folder)["warmup_seconds"] == 10
+
+
+def test_a_live_window_lasts_until_there_is_enough(server: Any, tmp_path: Path) -> None:
+    slept: list[float] = []
+    answers = iter([False, False, True])
+    live_window(
+        endpoints_of([server.url]), tmp_path / "w", duration_seconds=5, interval_seconds=60,
+        enough=lambda folder: next(answers), sleep=slept.append,
+    )  # fmt: skip
+    assert slept == [5, 60, 60]
+    slept.clear()
+    live_window(
+        endpoints_of([server.url]), tmp_path / "v", duration_seconds=5, interval_seconds=60,
+        enough=lambda folder: False, max_wait_seconds=180, sleep=slept.append,
+    )  # fmt: skip
+    assert slept == [5, 60, 60, 60]
+
+
+def test_a_live_window_that_cannot_begin_leaves_nothing(server: Any, refused: str, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="connection refused"):
+        live_window(endpoints_of([server.url, refused]), tmp_path / "w", duration_seconds=30)
+    assert not (tmp_path / "w").exists()
+
+
+def test_an_interrupted_live_window_keeps_what_it_has(server: Any, tmp_path: Path) -> None:
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        live_window(endpoints_of([server.url]), tmp_path / "w", duration_seconds=30, sleep=interrupted)
+    assert len(list((tmp_path / "w").glob("*.prom"))) == 1
+    assert manifest(tmp_path / "w")["ended"] is None
