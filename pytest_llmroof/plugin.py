@@ -1,1 +1,91 @@
-"""The pytest side: every hook hands on in a line or two."""
+"""The pytest side: every hook hands on in a line or two. Only pytest and the standard library are imported here."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_llmroof import aggregate, options
+from pytest_llmroof.fixtures import llmroof, llmroof_factory, llmroof_gpu
+
+__all__ = ["llmroof", "llmroof_factory", "llmroof_gpu"]
+
+_ENDINGS = (".llmroof.yaml", ".llmroof.yml")
+_NAMES = ("llmroof.yaml", "llmroof.yml")
+
+_MARKERS = (
+    "llmroof(gpu, model, deployment, telemetry, phase, ...): the window that a test is about; keys as in a gate file",
+    "llmroof_gate(*expressions, severity='error', id=None, why=None): gates that are judged after the test's body",
+    "llmroof_live: gates that touch a network",
+    "decode: gates on a window of phase decode",
+    "prefill: gates on a window of phase prefill",
+    "mixed: gates on a window of phase mixed",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options and ini keys."""
+    options.add_options(parser)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Hooks that others may implement."""
+    from pytest_llmroof import hookspecs
+
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """``--llmroof-list`` prints and stops."""
+    if config.getoption("llmroof_list") is None:
+        return None
+    from pytest_llmroof import lists
+
+    return lists.print_list(config)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read and check the options, and gather the outcome where the user is."""
+    for line in _MARKERS:
+        config.addinivalue_line("markers", line)
+    settings = config.stash[options.SETTINGS] = options.read(config)
+    collected = aggregate.Collected(config)
+    config.pluginmanager.register(collected, "llmroof-collected")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(aggregate.Aggregator(config, collected), "llmroof-aggregator")
+    if settings.asked:
+        from pytest_llmroof import command_line
+
+        command_line.configure(config)
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Gate files."""
+    if file_path.name in _NAMES or file_path.name.endswith(_ENDINGS):
+        from pytest_llmroof.items import GateFile
+
+        file: pytest.Collector = GateFile.from_parent(parent, path=file_path)
+        return file
+    return None
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A wrong gate on a test is found when it is collected."""
+    if metafunc.definition.get_closest_marker("llmroof_gate") is not None:
+        from pytest_llmroof.markers import validate
+
+        validate(metafunc)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Judge the gates of a test's marks after its body."""
+    if item.get_closest_marker("llmroof_gate") is None:
+        return (yield)
+    from pytest_llmroof.markers import judged_body
+
+    return (yield from judged_body(item))

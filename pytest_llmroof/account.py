@@ -1,0 +1,162 @@
+"""The account of a run: one report document from everything that the aggregator holds, and the files made from it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import Any, Final
+
+import pytest
+
+from pytest_llmroof.aggregate import Aggregator
+from pytest_llmroof.errors import LlmroofError
+from pytest_llmroof.gates.assessment import Assessment
+from pytest_llmroof.gates.file import load_gate_file
+from pytest_llmroof.gates.spec import WindowSpec
+from pytest_llmroof.gates.verdict import Verdict
+from pytest_llmroof.items import COMMAND_LINE, command_line_spec
+from pytest_llmroof.options import REPORT_WRITERS, settings
+from pytest_llmroof.report.document import report_document
+from pytest_llmroof.report.terminal import summary_lines
+from pytest_llmroof.roofline.deployment import Deployment
+from pytest_llmroof.windows import Document, completed, with_document
+
+_COLOURS: Final = {
+    "FAIL": {"red": True}, "NOT MEASURED": {"red": True}, "WARNED": {"yellow": True}, "PASS": {"green": True},
+}  # fmt: skip
+#: What a row of a gate that did not run must not show, though its window was measured for others.
+_FOUND: Final = (
+    "value", "limit", "margin", "supported", "scenario", "in_words", "low", "high", "settle", "remedy", "check",
+)  # fmt: skip
+
+
+def account(found: Aggregator) -> Document:
+    """The report document of the run: every window, every gate that ran, and every other one with the reason."""
+    windows = _merged(found)
+    judged = {row["node_id"] for window in windows for row in window["gates"] if row["verdict"] != "not run"}
+    unrun = _not_run(found, judged)
+    known = {row["node_id"]: row for window in windows for row in window["gates"]}
+    for node_id in list(unrun):
+        if node_id in known:
+            known[node_id]["reason"] = unrun.pop(node_id)
+    windows += _unmeasured_windows(found.config, unrun)
+    order = {node_id: place for place, node_id in enumerate((*found.collected.selected, *found.collected.deselected))}
+    windows.sort(key=lambda window: _place(window, order))
+    return report_document(
+        windows,
+        labels=settings(found.config).labels,
+        created=datetime.now(UTC),
+        not_run=[{"node_id": node_id, "reason": reason} for node_id, reason in unrun.items()],
+    )
+
+
+def write_reports(config: pytest.Config, document: Document) -> list[str]:
+    """Write every report that was asked for; what could not be written is returned as messages."""
+    problems = []
+    for path in settings(config).reports:
+        module, _, function = REPORT_WRITERS[path.suffix].partition(":")
+        try:
+            getattr(import_module(module), function)(path, document)
+        except OSError as error:
+            problems.append(f"ERROR: --llmroof-report={path}: {error.strerror or error}")
+    return problems
+
+
+def print_summary(terminal: pytest.TerminalReporter, document: Document) -> None:
+    """The section of the terminal summary: a line for each gate that was judged, one for all that were not run."""
+    lines = summary_lines(_folded(document), terminal.config.get_terminal_writer().fullwidth, terminal.config.get_verbosity())
+    if not lines:
+        return
+    terminal.section("llmroof")
+    for line in lines:
+        word = line.split("  ", 1)[0]
+        terminal.write_line(line, **_COLOURS.get(word, {}))
+
+
+def _folded(document: Document) -> Document:
+    """The document with gates that did not run in one list, however many were deselected."""
+    windows, unrun = [], list(document["not_run"])
+    for window in document["windows"]:
+        unrun += [row for row in window["gates"] if row["verdict"] == "not run"]
+        windows.append({**window, "gates": [row for row in window["gates"] if row["verdict"] != "not run"]})
+    return {**document, "windows": [window for window in windows if window["gates"]], "not_run": unrun}
+
+
+def _merged(found: Aggregator) -> list[Document]:
+    """One document per window, gates that tests judged in it put together; what did not run says `not run`."""
+    ran: dict[str, set[int]] = defaultdict(set)
+    for rows in found.gates.values():
+        for key, index in rows:
+            ran[key].add(index)
+    windows: dict[str, Document] = {}
+    for key, document in found.documents.items():
+        if key == document["id"]:
+            rows = enumerate(document["gates"])
+            gates = [row if index in ran[key] else _without_result(row) for index, row in rows]
+        else:
+            # Judged by a test: what a later run of the test replaced is gone.
+            gates = [row for index, row in enumerate(document["gates"]) if index in ran[key]]
+            if not gates:
+                continue
+        if document["id"] in windows:
+            windows[document["id"]]["gates"] += gates
+        else:
+            windows[document["id"]] = {**document, "gates": gates}
+    return list(windows.values())
+
+
+def _without_result(row: Document) -> Document:
+    return {**row, **dict.fromkeys(_FOUND), "verdict": "not run", "approximate": False}
+
+
+def _not_run(found: Aggregator, judged: set[str]) -> dict[str, str]:
+    """Node id -> why, of every gate (or test with gates) that was collected and not judged."""
+    tests = {node_id for node_id, _when in found.gates}
+    reasons = {
+        node_id: found.stopped.get(node_id, "the run stopped before it")
+        for node_id in found.collected.selected
+        if node_id not in tests and node_id not in judged
+    }
+    deselected = {node_id: "deselected" for node_id in found.collected.deselected if node_id not in judged | tests}
+    return {**deselected, **reasons}
+
+
+def _unmeasured_windows(config: pytest.Config, unrun: dict[str, str]) -> list[Document]:
+    """Documents of windows of which no gate ran, read again from where they were written; takes their gates out."""
+    documents = []
+    for file in dict.fromkeys(node_id.split("::", 1)[0] for node_id in unrun):
+        for spec in _specs(config, file):
+            reasons = [unrun.pop(f"{spec.id}::{gate.name}", None) for gate in spec.gates]
+            if any(reasons):
+                documents.append(_unmeasured(spec, [reason or "not collected" for reason in reasons]))
+    return documents
+
+
+def _specs(config: pytest.Config, file: str) -> Iterable[WindowSpec]:
+    """The windows of a gate file or of the command line. None where it cannot be read any more."""
+    path = config.rootpath / file
+    try:
+        if file == COMMAND_LINE:
+            return [command_line_spec(config)]
+        if path.suffix in (".yaml", ".yml"):
+            return [completed(config, spec) for spec in load_gate_file(path, config.rootpath)]
+    except (LlmroofError, OSError):
+        # The run itself has told of a file that is wrong; its gates stay in the list of what did not run.
+        return []
+    return []
+
+
+def _unmeasured(spec: WindowSpec, reasons: list[str]) -> Document:
+    verdicts = tuple(
+        Verdict(gate, "not run", None, reason=reason) for gate, reason in zip(spec.gates, reasons, strict=True)
+    )
+    return with_document(Assessment(spec, Deployment(), None, {}, None, None, verdicts, failure="no gate ran")).document
+
+
+def _place(window: Document, order: Mapping[str, int]) -> tuple[int, str]:
+    """Windows stand in the order in which their gates were collected."""
+    places: list[Any] = [order[row["node_id"]] for row in window["gates"] if row["node_id"] in order]
+    places += [order[window["id"]]] if window["id"] in order else []
+    return min(places, default=len(order)), window["id"]

@@ -1,0 +1,259 @@
+"""What the fixtures give to a test: a window's measurements, its diagnosis, and gates on it."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+import pytest
+
+from pytest_llmroof.analysis.attribution import Attribution
+from pytest_llmroof.analysis.diagnosis import Diagnosis
+from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData, Outcome
+from pytest_llmroof.analysis.metrics import find_metric
+from pytest_llmroof.breach import GateBreach
+from pytest_llmroof.errors import ConfigError
+from pytest_llmroof.gates.build import window_spec
+from pytest_llmroof.gates.gate import Gate
+from pytest_llmroof.gates.judge import judge
+from pytest_llmroof.gates.spec import WindowSpec
+from pytest_llmroof.markers import LIVE, parsed
+from pytest_llmroof.options import settings
+from pytest_llmroof.outcomes import outbox, publish, verdict_text
+from pytest_llmroof.resolve import resolve
+from pytest_llmroof.roofline.accelerator import Accelerator
+from pytest_llmroof.roofline.deployment import Deployment
+from pytest_llmroof.roofline.roof import attainable
+from pytest_llmroof.windows import Assessed, assessed, completed, is_live, with_document
+
+T = TypeVar("T")
+
+
+class NotMeasured(KeyError):
+    """The metric that a test asked for has no value: what is missing, and how to get it."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """The roof of one GPU at the deployment's compute precision. None where the catalogue does not know a figure."""
+
+    peak_flops_per_second: float | None
+    memory_bandwidth_bytes_per_second: float | None
+    ridge_flops_per_byte: float | None
+    _attainable: Callable[[float], float] | None
+
+    def attainable(self, intensity: float) -> float:
+        """FLOP/s that a GPU can reach at an arithmetic intensity in FLOP/byte. ValueError where a roof is unknown."""
+        if self._attainable is None:
+            raise ValueError("the accelerator's peak or memory bandwidth is not known")
+        return self._attainable(intensity)
+
+
+class WindowHandle(Mapping[str, Measurement]):
+    """A window that a test reads, gates and explains. It is measured when it is first asked for something.
+
+    As a mapping it holds what was measured: ``llmroof["decode.mbu"].value``, ``.bounded``, ``.source``, ``.method``.
+    """
+
+    def __init__(self, config: pytest.Config, specify: Callable[[], WindowSpec]) -> None:
+        self._config = config
+        self._specify = specify
+
+    @cached_property
+    def spec(self) -> WindowSpec:
+        """What was asked for, with the options applied."""
+        return _or_fail(self._specify)
+
+    def __getitem__(self, metric: str) -> Measurement:
+        outcome = self._outcome(metric)
+        if isinstance(outcome, Measurement):
+            return outcome
+        raise NotMeasured(_why_not(outcome))
+
+    def __iter__(self) -> Iterator[str]:
+        outcomes = self._assessed.assessment.outcomes
+        return (metric for metric in outcomes if isinstance(outcomes[metric], Measurement))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        # A failing assertion prints this: it must not start a measurement.
+        return f"<window {self.spec.id}>" if "spec" in self.__dict__ else "<window, not measured yet>"
+
+    def check(self, *expressions: str, **keywords: Any) -> None:
+        """Judge gates on the window, all of them: ``check("decode.mbu >= 75%", "ttft.p99 <= 2s")``.
+
+        ``severity="warn"`` shows a breach without failing; ``id=`` and ``why=`` with exactly one expression. Raises
+        GateBreach, an AssertionError that lists every breach.
+        """
+        __tracebackhide__ = True
+        gates = tuple(_or_fail(lambda: parsed(expressions, "check()", **keywords)))
+        window = self._judged(gates)
+        key = f"{self.spec.id}#{_process(self._config)}{len(outbox(self._config).sent)}"
+        breach = publish(self._config, key, window.document, range(len(gates)))
+        if breach:
+            raise GateBreach(*verdict_text(self._config, window.document, breach))
+
+    @property
+    def diagnosis(self) -> Diagnosis | None:
+        """Why the window is as it is; None where nothing was measured."""
+        return self._assessed.assessment.diagnosis
+
+    @property
+    def attribution(self) -> Attribution | None:
+        """Where the time went; None where the sources do not tell."""
+        return self._assessed.assessment.attribution
+
+    @property
+    def deployment(self) -> Deployment:
+        """What was served, on what, and where each fact comes from."""
+        return self._assessed.assessment.deployment
+
+    @property
+    def roofline(self) -> Roofline:
+        """The roof of one GPU of the deployment. ValueError where no accelerator is known."""
+        deployment = self.deployment
+        accelerator = deployment.accelerator
+        if accelerator is None:
+            raise ValueError(deployment.missing.get("gpu", "no accelerator is known: name it with --llmroof-gpu=NAME"))
+        known = accelerator.ridge(deployment.compute) is not None
+        return Roofline(
+            deployment.peak_flops_per_second,
+            deployment.bandwidth_bytes_per_second,
+            accelerator.ridge(deployment.compute),
+            (lambda intensity: attainable(accelerator, deployment.compute, intensity)) if known else None,
+        )
+
+    @property
+    def _assessed(self) -> Assessed:
+        if is_live(self.spec):
+            pytest.fail(LIVE, pytrace=False)
+        return assessed(self._config, self.spec)
+
+    def _outcome(self, metric: str) -> Outcome:
+        if "(" not in metric:
+            # A wrong name is a mistake in the test, with the nearest right one; never "not measured".
+            find_metric(metric)
+        assessment = self._assessed.assessment
+        if assessment.failure is not None and assessment.facts is None:
+            return NoData(metric, assessment.failure)
+        return assessment.outcomes[metric]
+
+    def _judged(self, gates: tuple[Gate, ...]) -> Assessed:
+        """The measured window with other gates; nothing is read again."""
+        assessment = self._assessed.assessment
+        strict = settings(self._config).strict
+        verdicts = tuple(judge(gate, self._outcome(gate.metric), strict=strict) for gate in gates)
+        return with_document(replace(assessment, spec=replace(assessment.spec, gates=gates), verdicts=verdicts))
+
+
+class TestWindow(WindowHandle):
+    """The fixture ``llmroof``: the window of the test's marks, and further ones."""
+
+    __test__ = False
+
+    def __init__(self, config: pytest.Config, specify: Callable[[], WindowSpec], node: pytest.Item) -> None:
+        super().__init__(config, specify)
+        self._node = node
+        self._windows = 0
+
+    def window(self, **keys: Any) -> OpenWindow:
+        """Another window of the same deployment; keys are those of the mark (``telemetry``, ``phase``, ...)."""
+        __tracebackhide__ = True
+        self._windows += 1
+        spec_id = f"{self._node.nodeid}::window {self._windows}"
+        config, folder, own = self._config, self._node.path.parent, self.spec
+        name = str(keys.get("phase", "window"))
+
+        def specify() -> WindowSpec:
+            return _described_by(window_spec(keys, id=spec_id, name=name, base=folder), own, config)
+
+        return OpenWindow(config, specify)
+
+
+class OpenWindow(WindowHandle):
+    """A window of a ``with`` block."""
+
+    def __enter__(self) -> OpenWindow:
+        if is_live(self.spec):
+            pytest.fail(LIVE, pytrace=False)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Recorded telemetry needs no end."""
+
+
+class WindowFactory:
+    """The fixture ``llmroof_factory``: windows wider than one test."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._names: Counter[str] = Counter()
+
+    def window(self, **keys: Any) -> OpenWindow:
+        """A window; keys are those of the mark. Relative paths are relative to the file that calls this."""
+        file = Path(sys._getframe(1).f_code.co_filename)
+        config, root = self._config, self._config.rootpath
+        shown = file.relative_to(root).as_posix() if file.is_relative_to(root) else file.name
+        name = str(keys.get("phase", "window"))
+        self._names[f"{shown}::{name}"] += 1
+        count = self._names[f"{shown}::{name}"]
+        spec_id = f"{shown}::{name}" if count == 1 else f"{shown}::{name}#{count}"
+
+        def specify() -> WindowSpec:
+            spec = window_spec(keys, id=spec_id, name=name, base=file.parent)
+            return completed(config, replace(spec, gates=()))
+
+        return OpenWindow(config, specify)
+
+
+def session_accelerator(config: pytest.Config) -> Accelerator:
+    """What ``--llmroof-gpu``, else the ini file, names. The test fails where neither does."""
+    spec = WindowSpec(id="llmroof", name="session", base=config.invocation_params.dir)
+    accelerator = _or_fail(lambda: resolve(completed(config, spec))).accelerator
+    if accelerator is None:
+        pytest.fail("no accelerator is named: --llmroof-gpu=NAME, or llmroof_gpu in the ini file", pytrace=False)
+    return accelerator
+
+
+def _described_by(spec: WindowSpec, own: WindowSpec, config: pytest.Config) -> WindowSpec:
+    """What the window does not say itself comes from the test's marks."""
+    changes: dict[str, Any] = {"gates": (), "deployment": {**own.deployment, **spec.deployment}}
+    for key in ("gpu", "model", "phase", "served_model_name", "duration_seconds"):
+        if getattr(spec, key) is None:
+            changes[key] = getattr(own, key)
+    if not spec.telemetry:
+        changes["telemetry"] = own.telemetry
+    return completed(config, replace(spec, **changes))
+
+
+def _or_fail(function: Callable[[], T]) -> T:
+    """The result; a mistake in what the test says fails the test with one sentence."""
+    __tracebackhide__ = True
+    try:
+        return function()
+    except ConfigError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+def _why_not(outcome: NoData | Impossible) -> str:
+    if isinstance(outcome, Impossible):
+        return f"{outcome.metric} is impossible: {outcome.reason}; check {outcome.check}"
+    return f"{outcome.metric} is not measured: {outcome.reason}" + (f"; {outcome.remedy}" if outcome.remedy else "")
+
+
+def _process(config: pytest.Config) -> str:
+    worker = getattr(config, "workerinput", None)
+    return f"{worker['workerid']}-" if worker else ""

@@ -1,0 +1,93 @@
+"""``--llmroof-list=WHAT``: what the package knows, printed from the same data that gates are judged with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import pytest
+
+from pytest_llmroof.units import format_quantity
+
+
+def print_list(config: pytest.Config) -> int:
+    """Print one list; the run stops with exit code 0."""
+    for line in _LISTS[config.getoption("llmroof_list")](config):
+        print(line)
+    return 0
+
+
+def _gpus(config: pytest.Config) -> Iterator[str]:
+    from pytest_llmroof.roofline.accelerator import Accelerator
+    from pytest_llmroof.roofline.catalogue import accelerator_from_mapping, accelerators, short_names
+
+    short: dict[str, list[str]] = {}
+    for name, full in short_names().items():
+        if name != full:
+            short.setdefault(full, []).append(name)
+    rows = [["name", "dense peaks", "memory bandwidth", "memory", "also called"]]
+
+    def row(known: Accelerator) -> list[str]:
+        peaks = ", ".join(f"{precision} {format_quantity(peak, 'FLOP/s')}" for precision, peak in known.peaks.items())
+        bandwidth, memory = known.memory_bandwidth_bytes_per_second, known.memory_bytes
+        return [
+            known.name, peaks or "unknown",
+            format_quantity(bandwidth, "bytes/s") if bandwidth else "unknown",
+            format_quantity(memory, "bytes") if memory else "unknown",
+            ", ".join(sorted(short.get(known.name, []), key=len)),
+        ]  # fmt: skip
+
+    rows += [row(known) for known in accelerators().values()]
+    for added in config.hook.pytest_llmroof_accelerators(config=config):
+        rows += [row(accelerator_from_mapping({"name": name, **mapping})) for name, mapping in added.items()]
+    yield from _table(rows)
+
+
+def _models(config: pytest.Config) -> Iterator[str]:
+    from pytest_llmroof.roofline.models import model_names, named_model
+
+    rows = [["name", "model", "parameters", "active"]]
+    for name in model_names():
+        model = named_model(name)
+        rows.append([name, model.title, f"{model.parameters / 1e9:.2f}e9", f"{model.active_parameters / 1e9:.2f}e9"])
+    yield from _table(rows)
+    yield "any other model: its config.json, or a mapping (parameters, layers, hidden_size, ...)"
+
+
+def _metrics(config: pytest.Config) -> Iterator[str]:
+    from pytest_llmroof.analysis.metrics import METRICS
+
+    rows = [["metric", "unit", "needs", "meaning"]]
+    for metric in METRICS.values():
+        name = f"{metric.name}.STAT" if metric.statistics else metric.name
+        if metric.parametrised:
+            family, dot, rest = metric.name.partition(".")
+            name = f"{family}(...){dot}{rest}"
+        meaning = metric.meaning + (f" (STAT: {', '.join(metric.statistics)})" if metric.statistics else "")
+        rows.append([name, metric.unit, ", ".join(metric.needs), meaning])
+    yield from _table(rows)
+
+
+def _scenarios(config: pytest.Config) -> Iterator[str]:
+    from pytest_llmroof.data import load
+
+    scenarios = load("scenarios.yaml")
+    yield from _table([[letter, scenario["title"]] for letter, scenario in scenarios.items() if len(letter) == 1])
+
+
+def _engines(config: pytest.Config) -> Iterator[str]:
+    from pytest_llmroof.data import load
+
+    yield from _table([[name, engine["title"]] for name, engine in load("engines.yaml").items()])
+
+
+def _table(rows: list[list[str]]) -> Iterator[str]:
+    """Columns as wide as their widest cell; the last one runs free."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+_LISTS: Final[dict[str, Callable[[pytest.Config], Iterator[str]]]] = {
+    "gpus": _gpus, "models": _models, "metrics": _metrics, "scenarios": _scenarios, "engines": _engines,
+}  # fmt: skip

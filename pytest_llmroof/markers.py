@@ -1,0 +1,130 @@
+"""The marks ``llmroof`` and ``llmroof_gate``: what they say, merged, and the gates that they put on a test's body."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+
+from pytest_llmroof.breach import GateBreach
+from pytest_llmroof.errors import ConfigError
+from pytest_llmroof.gates.assessment import Assessment
+from pytest_llmroof.gates.build import window_spec
+from pytest_llmroof.gates.gate import Gate
+from pytest_llmroof.gates.grammar import parse_gate
+from pytest_llmroof.gates.spec import WindowSpec
+from pytest_llmroof.gates.verdict import Verdict
+from pytest_llmroof.items import GateItem
+from pytest_llmroof.near import did_you_mean
+from pytest_llmroof.outcomes import publish, verdict_text
+from pytest_llmroof.roofline.deployment import Deployment
+from pytest_llmroof.windows import Document, assessed, completed, is_live, with_document
+
+_GATE_KEYWORDS: Final = ("severity", "id", "why")
+
+
+def marked_spec(item: pytest.Item) -> WindowSpec:
+    """The window that a test's marks describe, with its gates. ConfigError where they do not hold.
+
+    Marks of module, class and function merge; the closest wins per key.
+    """
+    keys: dict[str, Any] = {}
+    for mark in reversed(list(item.iter_markers("llmroof"))):
+        if mark.args:
+            raise ConfigError(f"@pytest.mark.llmroof takes keywords only, like telemetry=[...], not {mark.args[0]!r}")
+        keys.update(mark.kwargs)
+    return spec_of(item.config, keys, gates_of(item.iter_markers("llmroof_gate")), item)
+
+
+def spec_of(config: pytest.Config, keys: dict[str, Any], gates: tuple[Gate, ...], item: pytest.Item) -> WindowSpec:
+    """A test's window from the keys of a gate file; paths are relative to the test's file."""
+    spec = window_spec(keys, id=item.nodeid, name=item.name, base=item.path.parent)
+    # Default gates belong to gate files: a marked helper test is not gated by surprise.
+    return completed(config, replace(spec, gates=gates))
+
+
+def gates_of(marks: Iterable[pytest.Mark]) -> tuple[Gate, ...]:
+    """The gates of some ``llmroof_gate`` marks, outermost first, each once. ConfigError for a wrong one."""
+    found = {(gate.name, gate.severity): gate for mark in reversed(list(marks)) for gate in gates_of_mark(mark)}
+    return tuple(found.values())
+
+
+def gates_of_mark(mark: pytest.Mark) -> list[Gate]:
+    """The gates of one mark."""
+    return parsed(mark.args, "@pytest.mark.llmroof_gate", **mark.kwargs)
+
+
+def parsed(expressions: tuple[object, ...], where: str, **keywords: Any) -> list[Gate]:
+    """Gates from expressions and keywords, as the mark and ``check()`` take them. ConfigError for a wrong one."""
+    for name in keywords:
+        if name not in _GATE_KEYWORDS:
+            hint = did_you_mean(name, _GATE_KEYWORDS)
+            raise ConfigError(f"{where} takes {', '.join(_GATE_KEYWORDS)}, not {name}={hint}")
+    if not expressions:
+        raise ConfigError(f"{where} needs an expression, like 'decode.mbu >= 75%'")
+    if len(expressions) > 1 and keywords.keys() & {"id", "why"}:
+        raise ConfigError(f"{where}: id= and why= need exactly one expression, not {len(expressions)}")
+    if keywords.get("severity", "error") not in ("error", "warn"):
+        raise ConfigError(f"{where}: severity= is 'error' or 'warn', not {keywords['severity']!r}")
+    for expression in expressions:
+        if not isinstance(expression, str):
+            raise ConfigError(f"{where} takes expressions as text, not {expression!r}")
+    return [parse_gate(str(expression), **keywords) for expression in expressions]
+
+
+def validate(metafunc: pytest.Metafunc) -> None:
+    """Refuse a test with a wrong mark when it is collected, before anything runs."""
+    try:
+        gates_of(metafunc.definition.iter_markers("llmroof_gate"))
+    except ConfigError as error:
+        pytest.fail(f"{metafunc.definition.nodeid}: {error}", pytrace=False)
+
+
+def judged_body(item: pytest.Item) -> Generator[None, object, object]:
+    """Run a test's body, then judge the gates of its marks, all of them; one failure lists every breach."""
+    if isinstance(item, GateItem):
+        return (yield)
+    try:
+        spec = marked_spec(item)
+    except ConfigError as error:
+        # Marks of a parameter or of a TestCase's method are not seen when tests are generated.
+        pytest.fail(str(error), pytrace=False)
+    if is_live(spec):
+        pytest.fail(f"{LIVE} (gates on the body of a test)", pytrace=False)
+    try:
+        result = yield
+    except BaseException:
+        _not_judged(item, spec, "the test did not get to its end")
+        raise
+    if getattr(item, "_excinfo", None):
+        # A TestCase keeps the failure of its body to itself until the report is made.
+        _not_judged(item, spec, "the test did not get to its end")
+        return result
+    judge_all(item, assessed(item.config, spec).document)
+    return result
+
+
+#: What a window that has to be scraped while it lasts is answered with.
+LIVE: Final = (
+    "telemetry is a server: record it around the load with"
+    " `python -m pytest_llmroof record --out=FOLDER URL -- COMMAND` and name the folder"
+)
+
+
+def judge_all(item: pytest.Item, document: Document) -> None:
+    """Publish all gates of a test's window. GateBreach where some do not hold."""
+    rows = document["gates"]
+    item.user_properties[:] = [pair for pair in item.user_properties if not pair[0].startswith("llmroof.")]
+    item.user_properties += [("llmroof.gate", f"{row['canonical']}: {row['verdict']}") for row in rows]
+    breach = publish(item.config, f"{item.nodeid}::marks", document, range(len(rows)))
+    if breach:
+        raise GateBreach(*verdict_text(item.config, document, breach))
+
+
+def _not_judged(item: pytest.Item, spec: WindowSpec, reason: str) -> None:
+    verdicts = tuple(Verdict(gate, "not judged", None, reason=reason) for gate in spec.gates)
+    assessment = Assessment(spec, Deployment(), None, {}, None, None, verdicts, failure=reason)
+    document = with_document(assessment).document
+    publish(item.config, f"{item.nodeid}::unjudged", document, range(len(spec.gates)))

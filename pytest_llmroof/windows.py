@@ -1,0 +1,179 @@
+"""Windows in a pytest session: what the options add to a specification, and each window assessed only once."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from pytest_llmroof.assess import assess
+from pytest_llmroof.errors import ConfigError, ConfigErrors, Position
+from pytest_llmroof.gates.assessment import Assessment
+from pytest_llmroof.gates.build import window_spec
+from pytest_llmroof.gates.defaults import default_gates
+from pytest_llmroof.gates.spec import WindowSpec
+from pytest_llmroof.options import Given, settings
+from pytest_llmroof.report.document import window_document
+from pytest_llmroof.resolve import resolve
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Assessed:
+    """A window's assessment, and its document (exact builtins)."""
+
+    assessment: Assessment
+    document: Document
+
+
+@dataclass(frozen=True)
+class Levels:
+    """What the command line and the ini file say about every window, checked."""
+
+    command_line: WindowSpec
+    ini: WindowSpec
+    accelerators: Mapping[str, Mapping[str, object]]
+    """Accelerators that other plugins and conftest files add, by name."""
+
+
+_ASSESSED: Final = pytest.StashKey[dict[str, Assessed]]()
+_LEVELS: Final = pytest.StashKey[Levels]()
+
+
+def assessed(config: pytest.Config, spec: WindowSpec) -> Assessed:
+    """The window's assessment: read, measured and judged when the first of its gates asks, and kept."""
+    cache = config.stash.setdefault(_ASSESSED, {})
+    found = cache.get(spec.id)
+    if found is None:
+        found = cache[spec.id] = with_document(assess(spec, strict=settings(config).strict))
+    return found
+
+
+def with_document(assessment: Assessment) -> Assessed:
+    """An assessment with its document."""
+    return Assessed(assessment, window_document(assessment))
+
+
+def levels(config: pytest.Config) -> Levels:
+    """Command line and ini file as specifications, checked like a gate file. ConfigError where they do not hold."""
+    found = config.stash.get(_LEVELS, None)
+    if found is None:
+        options = settings(config)
+        found = config.stash[_LEVELS] = Levels(
+            _level(options.command_line), _level(options.ini), _accelerators(config)
+        )
+    return found
+
+
+def completed(config: pytest.Config, spec: WindowSpec) -> WindowSpec:
+    """The specification with what the command line overrides and what the ini file adds, its names resolved once.
+
+    ConfigError where a name or value is wrong: nothing was measured yet.
+    """
+    level = levels(config)
+    spec = _filled(_overridden(spec, level.command_line), level)
+    if isinstance(spec.gpu, str) and spec.gpu in level.accelerators:
+        spec = replace(spec, gpu={"name": spec.gpu, **level.accelerators[spec.gpu]})
+    resolve(spec)
+    return spec
+
+
+def is_live(spec: WindowSpec) -> bool:
+    """Whether measuring the window touches a network."""
+    return any(source.kind != "path" for source in spec.telemetry)
+
+
+def _level(given: Given) -> WindowSpec:
+    """One level as a specification without gates; its positions say where each key was given."""
+    keys = given.keys()
+    if given.telemetry:
+        keys["telemetry"] = [_source(entry) for entry in given.telemetry]
+    spec = placed(lambda: window_spec(keys, id="llmroof", name="cli", base=given.base), given.where)
+    return replace(spec, positions={key: Position(place) for key, place in given.where.items()})
+
+
+def placed(specify: Callable[[], WindowSpec], where: Mapping[str, str]) -> WindowSpec:
+    """The specification; its errors name the options that they are about, instead of the keys of a gate file."""
+    try:
+        return specify()
+    except ConfigError as error:
+        problems = error.errors if isinstance(error, ConfigErrors) else [error]
+        raise ConfigErrors([ConfigError(_named(each.problem, where), each.position) for each in problems]) from None
+
+
+def _named(problem: str, where: Mapping[str, str]) -> str:
+    key, _, rest = problem.partition(": ")
+    option = where.get(re.split(r"[.\[]", key, maxsplit=1)[0])
+    if option is None or not rest:
+        return problem
+    within = key.partition(".")[2]
+    return f"{option}: {within}: {rest}" if within else f"{option}: {rest}"
+
+
+def _source(entry: str) -> object:
+    """A path or URL as it is; ``{...}`` as the mapping that a gate file would hold."""
+    if not entry.lstrip().startswith("{"):
+        return entry
+    import yaml
+
+    try:
+        return yaml.safe_load(entry)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"telemetry: {entry.split(':', 1)[0]}...: not a mapping ({type(error).__name__})") from None
+
+
+def _accelerators(config: pytest.Config) -> Mapping[str, Mapping[str, object]]:
+    found: dict[str, Mapping[str, object]] = {}
+    for mapping in config.hook.pytest_llmroof_accelerators(config=config):
+        found.update(mapping)
+    return found
+
+
+def _overridden(spec: WindowSpec, command_line: WindowSpec) -> WindowSpec:
+    """The command line wins over what a gate file or marker says."""
+    changes: dict[str, Any] = _given(command_line, spec.base, ("gpu", "model", "phase", "duration_seconds"))
+    if command_line.phase and spec.gates and all(gate.default for gate in spec.gates):
+        changes["gates"] = default_gates(command_line.phase)
+    if command_line.deployment:
+        changes["deployment"] = {**spec.deployment, **command_line.deployment}
+    if not changes:
+        return spec
+    places = {key: place for key, place in command_line.positions.items() if key in changes}
+    places |= {f"deployment.{key}": command_line.positions["deployment"] for key in command_line.deployment}
+    return replace(spec, **changes, positions={**spec.positions, **places})
+
+
+def _filled(spec: WindowSpec, level: Levels) -> WindowSpec:
+    """What neither command line nor gate file says comes from the ini file; telemetry also from the command line."""
+    for source in (level.command_line, level.ini):
+        if source.telemetry and not spec.telemetry and not spec.unset:
+            spec = replace(spec, telemetry=source.telemetry)
+    ini = level.ini
+    missing = [key for key in ("gpu", "model", "phase", "duration_seconds") if getattr(spec, key) is None]
+    changes: dict[str, Any] = _given(ini, spec.base, missing)
+    added = {key: value for key, value in ini.deployment.items() if key not in spec.deployment}
+    places = {key: place for key, place in ini.positions.items() if key in changes}
+    places |= {f"deployment.{key}": ini.positions["deployment"] for key in added}
+    if added:
+        changes["deployment"] = {**spec.deployment, **added}
+    return replace(spec, **changes, positions={**spec.positions, **places}) if changes else spec
+
+
+def _given(source: WindowSpec, base: Path, keys: Iterable[str]) -> dict[str, Any]:
+    """The named fields that ``source`` sets; files among them as seen from ``base``."""
+    values = {key: getattr(source, key) for key in keys}
+    rebase: Callable[[Any], Any] = lambda value: _rebased(value, source.base, base)  # noqa: E731
+    return {key: rebase(value) for key, value in values.items() if value is not None}
+
+
+def _rebased(value: object, base: Path, other: Path) -> object:
+    """A relative path that exists under ``base``, as it is written from ``other``; anything else unchanged."""
+    if not isinstance(value, str) or not (base / value).exists():
+        return value
+    return os.path.relpath(base / value, other)
