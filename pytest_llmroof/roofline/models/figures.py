@@ -13,8 +13,8 @@ from pytest_llmroof.roofline.models.mixers import GivenCache
 from pytest_llmroof.units import Unit, UnitError, parse_as
 
 KEYS = (
-    "name", "parameters", "active_parameters", "weight_bytes", "kv_bytes_per_token", "layers", "hidden_size",
-    "experts", "experts_per_token",
+    "name", "parameters", "active_parameters", "matmul_parameters", "weight_bytes", "kv_bytes_per_token",
+    "layers", "hidden_size", "experts", "experts_per_token",
 )  # fmt: skip
 _WHOLE = ("layers", "hidden_size", "experts", "experts_per_token")
 _UNITS: Mapping[str, Unit] = {"weight_bytes": "bytes", "kv_bytes_per_token": "bytes"}
@@ -23,7 +23,8 @@ _UNITS: Mapping[str, Unit] = {"weight_bytes": "bytes", "kv_bytes_per_token": "by
 @dataclass(frozen=True)
 class Figures:
     """Figures of a model. What is not given is not counted: attention scores never, the cache where its size is not
-    known; every active parameter takes part in a matrix product, and every step reads all weights of a dense model.
+    known; a step of a dense model reads all of its weights, and every active parameter takes part in a matrix product
+    unless ``matmul_parameters`` are given.
 
     Where fewer parameters are active than there are, the rest are experts: ``experts`` and ``experts_per_token`` as
     given, else a token is taken to pass through its active share of all weights, wherever they are.
@@ -32,6 +33,7 @@ class Figures:
     name: str
     parameters: float
     active_parameters: float
+    matmul_parameters: float
     given_weight_bytes: float | None = None
     given_kv_bytes_per_token: float | None = None
     layers: int | None = None
@@ -50,14 +52,9 @@ class Figures:
         return None
 
     @property
-    def matmul_parameters(self) -> float:
-        """P_a: all active parameters."""
-        return self.active_parameters
-
-    @property
     def body_parameters(self) -> float:
-        """All active parameters: no head is told apart."""
-        return self.active_parameters
+        """All that take part in matrix products: no head is told apart."""
+        return self.matmul_parameters
 
     @property
     def head_parameters(self) -> float:
@@ -118,15 +115,19 @@ class _Reading:
         if "parameters" not in self.mapping:
             self.wrong("", "a model given by its figures needs `parameters` (like 8.03e9)")
         active = self.number("active_parameters") or parameters
+        matmul = self.number("matmul_parameters") or active
         size, cache = self.number("weight_bytes"), self.number("kv_bytes_per_token", zero=True)
         whole = {key: self.whole(key) for key in _WHOLE}
         self.consistent(parameters, active, whole["experts"], whole["experts_per_token"])
-        if self.errors or parameters is None or active is None:
+        if matmul is not None and active is not None and matmul > active:
+            self.wrong("matmul_parameters", f"matmul_parameters {matmul:g} exceed the active parameters {active:g}")
+        if self.errors or parameters is None or active is None or matmul is None:
             raise self.errors[0] if len(self.errors) == 1 else ConfigErrors(self.errors)
         return Figures(
             name=self.name(parameters),
             parameters=parameters,
             active_parameters=active,
+            matmul_parameters=matmul,
             given_weight_bytes=size,
             given_kv_bytes_per_token=cache,
             layers=whole["layers"],
@@ -142,9 +143,9 @@ class _Reading:
         if (experts is None) != (routed is None):
             self.wrong("experts", "experts and experts_per_token are given together")
         elif experts is not None and routed is not None and total is not None and active is not None:
-            if routed >= experts:
+            if routed > experts or (routed == experts and experts):
                 self.wrong("experts_per_token", f"experts_per_token {routed} are not fewer than experts {experts}")
-            elif active < total * routed / experts:
+            elif experts and active < total * routed / experts:
                 self.wrong("active_parameters", "active_parameters are fewer than those of a token's experts alone")
 
     def name(self, parameters: float) -> str:
@@ -170,7 +171,7 @@ class _Reading:
 
     def whole(self, key: str) -> int | None:
         """A positive whole number, None where it is not given or noted as wrong."""
-        value = self.number(key)
+        value = self.number(key, zero=key.startswith("experts"))
         if value is not None and value != int(value):
             self.wrong(key, f"{key}: a whole number is expected, not {value:g}")
             return None

@@ -23,7 +23,7 @@ _SIXTEEN_BIT: Final = ("bf16", "fp16")
 
 
 def precision_name(text: str) -> str | None:
-    """The deployment's name of a precision that somebody wrote (``bfloat16``, ``AWQ``); None for an unknown word."""
+    """The deployment's name of a precision that somebody wrote (``bfloat16``, ``fp8_e4m3``); None: no such word."""
     word = text.strip().casefold().replace("_", "-")
     known: Mapping[str, str] = load("precisions.yaml")["aliases"]
     aliases = {key.replace("_", "-"): name for key, name in known.items()}

@@ -1,0 +1,134 @@
+"""Models that stand in files: a config.json, the folder that holds it, and what stands beside it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pytest_llmroof.errors import ConfigError, LlmroofError, Position, UnknownModelError
+from pytest_llmroof.roofline.model import Model
+from pytest_llmroof.roofline.models import model_from_config, model_from_mapping, named_model
+from pytest_llmroof.roofline.models.reading import ConfigKeyError
+
+
+def model_of(
+    value: object, base: Path, position: Callable[[str], Position | None] = lambda key: None
+) -> Model:
+    """The model that a user named: a catalogue name, a config.json or its folder, or a mapping of figures.
+
+    A path is relative to ``base``; ``position`` tells where a key of the mapping (empty: the whole value) stands.
+    ConfigError where it is wrong, UnknownModelError where it is no model that is understood.
+    """
+    if isinstance(value, Mapping):
+        return model_from_mapping(value, position)
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigError("model: expected a catalogue name, a config.json or its folder, or a mapping", position(""))
+    path = base / Path(value).expanduser()
+    if _names_a_file(value, path):
+        return _from_path(path, value, position(""))
+    try:
+        return named_model(value)
+    except ConfigError as error:
+        raise ConfigError(error.problem, position("")) from None
+
+
+def _names_a_file(value: str, path: Path) -> bool:
+    """A folder of the same name as a bare catalogue name does not hide it: a path has a separator or a suffix."""
+    if value.endswith((".json", ".gguf")) or value.startswith((".", "/", "~")):
+        return True
+    return "/" in value.replace("\\", "/") and path.exists()
+
+
+def _from_path(path: Path, shown: str, position: Position | None) -> Model:
+    if shown.endswith(".gguf"):
+        raise UnknownModelError(
+            f"{shown}: GGUF files are not read by this version; give the model's figures: "
+            "model: {parameters: 8.03e9, weight_bytes: 4.92GB, kv_bytes_per_token: 131072}"
+        )
+    folder = path.is_dir()
+    file = path / "config.json" if folder else path
+    if folder:
+        shown = f"{shown.rstrip('/')}/config.json"
+    try:
+        stamp = file.stat()
+    except OSError as error:
+        raise ConfigError(f"model: {shown} cannot be read: {error.strerror}", position) from None
+    outcome = _read(file, shown, stamp.st_mtime_ns, stamp.st_size, _sidecar_stamp(file))
+    if isinstance(outcome, LlmroofError):
+        raise outcome.with_traceback(None)
+    return outcome
+
+
+@cache
+def _read(file: Path, shown: str, modified: int, size: int, sidecar: int) -> Model | LlmroofError:
+    """Read once for all windows that name it, as long as the files stay the same; what went wrong is kept too."""
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+        config = _object(text, shown)
+        beside = _sidecar(file)
+        if beside is not None and "quantization_config" not in config:
+            config = {**config, "quantization_config": beside}
+        try:
+            return model_from_config(config, _name(file))
+        except ConfigKeyError as error:
+            return ConfigError(error.problem, _place(text, error.key, shown))
+    except ConfigError as error:
+        return error if error.position else ConfigError(error.problem, Position(shown))
+    except UnknownModelError as error:
+        return UnknownModelError(f"{shown}: {error}")
+    except OSError as error:
+        return ConfigError(f"cannot be read: {error.strerror}", Position(shown))
+    except UnicodeDecodeError:
+        return ConfigError("not a config.json: it is not UTF-8 text", Position(shown))
+
+
+def _object(text: str, shown: str) -> dict[str, Any]:
+    # Python's reader takes the Infinity and NaN that some published files hold.
+    try:
+        config = json.loads(text)
+    except json.JSONDecodeError as error:
+        problem = f"not a config.json: it is not JSON: {error.msg}"
+        raise ConfigError(problem, Position(shown, error.lineno, error.colno)) from None
+    except RecursionError:
+        raise ConfigError("not a config.json: nested too deeply", Position(shown)) from None
+    if not isinstance(config, dict):
+        raise ConfigError("not a config.json: its top level is no object", Position(shown, 1, 1))
+    return config
+
+
+def _place(text: str, key: str, shown: str) -> Position:
+    """Where a key stands; the beginning of the object where it does not."""
+    found = re.search(rf'"{re.escape(key)}"\s*:', text)
+    if found is None:
+        return Position(shown, 1, 1)
+    before = text[: found.start()]
+    return Position(shown, before.count("\n") + 1, found.start() - before.rfind("\n"))
+
+
+def _name(file: Path) -> str:
+    """What reports call it: a folder's name for its config.json, else the file's own."""
+    if file.name == "config.json":
+        return file.absolute().parent.name or file.name
+    return file.stem
+
+
+def _sidecar_stamp(file: Path) -> int:
+    try:
+        return (file.parent / "hf_quant_config.json").stat().st_mtime_ns if file.name == "config.json" else 0
+    except OSError:
+        return 0
+
+
+def _sidecar(file: Path) -> dict[str, Any] | None:
+    """ModelOpt checkpoints of 2024-25 state their quantisation beside a config that looks unquantised."""
+    path = file.parent / "hf_quant_config.json"
+    if file.name != "config.json" or not path.is_file():
+        return None
+    block = _object(path.read_text(encoding="utf-8-sig"), path.name).get("quantization")
+    if not isinstance(block, dict):
+        raise UnknownModelError("hf_quant_config.json beside it has no `quantization`")
+    return {**block, "quant_method": "modelopt"}
