@@ -159,6 +159,8 @@ def _metric(reader: _Reader) -> tuple[Metric, str]:
     name = reader.take(_NAME)
     if reader.text.startswith("(", reader.at):
         return _parametrised(reader, name, start)
+    if len(name) > _SHOWN:
+        reader.fail("no metric has so long a name", start)
     if not name:
         reader.fail("expected a metric, like decode.mbu")
     if name == "goodput":
