@@ -17,6 +17,9 @@ Cause = Literal[
     "exposed communication: waiting",
     "idle: within steps",
     "idle: between steps",
+    "front end",
+    "queue",
+    "other requests' prefill",
     "not attributed",
 ]
 

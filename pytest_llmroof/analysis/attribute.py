@@ -1,0 +1,190 @@
+"""Where the time went: a decode step and a prefill window, from the roofline, estimates and what was observed.
+
+Non-communication work is floor + kernel ceiling + slow kernels (+ clock); beside it stand exposed communication and
+idle time. What engine telemetry alone cannot tell apart stays "not attributed".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from pytest_llmroof.analysis.attribution import Attribution, Cause
+from pytest_llmroof.analysis.communication import CommunicationEstimate, communicates, estimate
+from pytest_llmroof.analysis.constants import reach, threshold
+from pytest_llmroof.analysis.facts import DecodeFacts, WindowFacts
+from pytest_llmroof.analysis.measurement import Impossible, Outcomes
+from pytest_llmroof.analysis.observed import Observed
+from pytest_llmroof.analysis.shares import Part, fitted
+from pytest_llmroof.roofline.deployment import Deployment
+from pytest_llmroof.roofline.step import Floor
+
+ROOFLINE: Final = "roofline"
+
+
+def attribute(facts: WindowFacts, outcomes: Outcomes, observed: Observed | None = None) -> Attribution | None:
+    """The split of the window's own phase: a decode step (mixed windows too), or the busy time of a prefill window.
+
+    None where the measured time is impossible, too: it has nothing to split.
+    """
+    phase = "prefill" if facts.phase == "prefill" else "decode"
+    measured = ("prefill.mfu", "prefill.mbu") if phase == "prefill" else ("decode.step_time", "decode.mbu")
+    if any(isinstance(outcomes.get(name), Impossible) for name in measured):
+        return None
+    if facts.phase == "prefill":
+        return attribute_prefill(facts, observed)
+    return attribute_decode(facts, observed)
+
+
+def attribute_decode(facts: WindowFacts, observed: Observed | None = None) -> Attribution | None:
+    """The mean decode step. None where nothing is known of it, or where its floor does not fit into it."""
+    decode = facts.decode
+    if decode is None or (decode.floor is None and observed is None):
+        return None
+    total = decode.step_seconds.value
+    if total <= 0 or _lowest_floor(decode) > total * (1 + threshold("impossible_excess")):
+        return None
+    deployment = facts.deployment
+    floor = floor_parts(decode.floor) if decode.floor else []
+    interleaved = [Part("interleaved prefill", decode.interleaved_seconds, False, ROOFLINE)]
+    compute_seconds = decode.interleaved_seconds
+    if decode.floor and not decode.floor.memory_bound:
+        compute_seconds += decode.floor.seconds
+    parts = [
+        *floor,
+        *interleaved,
+        *observed_parts(total, compute_seconds, observed),
+        *(ceiling_parts(deployment, [*floor, *interleaved]) if floor else ()),
+        *communication_parts(estimate(deployment, step_tokens(facts, decode)), observed),
+    ]
+    return Attribution("decode step", total, fitted(total, parts, rest_part(deployment, observed, bool(floor))))
+
+
+def attribute_prefill(facts: WindowFacts, observed: Observed | None = None) -> Attribution | None:
+    """The busy time of a prefill-only window; None for other windows, where prefill's own time is not known."""
+    if facts.phase != "prefill" or facts.busy is None or not facts.prefill_floor_seconds:
+        return None
+    total, prefill = facts.busy.seconds.value, facts.prefill_floor_seconds
+    decode = max(0.0, (facts.joint_floor_seconds or prefill) - prefill)
+    if total <= 0 or prefill > total * (1 + threshold("impossible_excess")):
+        return None
+    compute = computes(facts)
+    floor = [
+        Part("compute floor" if compute else "memory floor: weights", prefill, False, ROOFLINE),
+        Part("memory floor: weights", decode, False, f"{ROOFLINE}: the decode steps"),
+    ]
+    parts = [
+        *floor,
+        *observed_parts(total, prefill if compute else 0.0, observed),
+        *ceiling_parts(facts.deployment, floor),
+        *_prefill_communication(facts, observed),
+    ]
+    return Attribution("prefill", total, fitted(total, parts, rest_part(facts.deployment, observed, True)))
+
+
+def excess(facts: WindowFacts, observed: Observed) -> float:
+    """By which fraction of the step floor and observed losses exceed it; above 2 % the inputs contradict each other."""
+    decode = facts.decode
+    if decode is None or decode.step_seconds.value <= 0:
+        return 0.0
+    return max(0.0, _lowest_floor(decode) / decode.step_seconds.value + observed.total() - 1)
+
+
+def computes(facts: WindowFacts) -> bool:
+    """Whether the compute roof binds prefill (taken to be so where its steps are not known)."""
+    return facts.prefill is None or facts.prefill.floor is None or not facts.prefill.floor.memory_bound
+
+
+def step_tokens(facts: WindowFacts, decode: DecodeFacts) -> float:
+    """Tokens that pass through a mean step of one replica: drafts, and prompt tokens where they are interleaved."""
+    tokens = decode.batch.value * (1 + decode.draft_tokens)
+    if decode.interleaved_seconds and facts.computed_prompt_tokens and decode.steps:
+        tokens += facts.computed_prompt_tokens / decode.steps
+    return tokens
+
+
+def floor_parts(floor: Floor) -> list[Part]:
+    """The floor by its roof: compute, or memory split into weights and KV."""
+    if not floor.memory_bound:
+        return [Part("compute floor", floor.seconds, False, ROOFLINE)]
+    return [
+        Part("memory floor: weights", floor.weights_seconds, False, ROOFLINE),
+        Part("memory floor: KV", floor.kv_seconds, False, ROOFLINE),
+    ]
+
+
+def ceiling_parts(deployment: Deployment, floors: Iterable[Part]) -> list[Part]:
+    """What real kernels cannot reach: floor / eta - floor at each part's roof; a power-limited clock is part of it."""
+    accelerator = deployment.accelerator
+    if accelerator is None:
+        return []
+    parts = []
+    for floor in floors:
+        kind = "memory" if floor.cause.startswith("memory") else deployment.compute
+        eta, basis = reach(accelerator, kind)
+        what = "memory bandwidth" if kind == "memory" else f"{kind} peak"
+        source = f"estimated: kernels reach {eta * 100:.0f} % of the {what} ({basis})"
+        parts.append(Part("kernel ceiling", floor.seconds * (1 / eta - 1), False, source))
+    # Equal sources merge into one part; the longest ones come first, so that they are named first.
+    return sorted(parts, key=lambda part: -part.seconds)
+
+
+def observed_parts(total: float, compute_seconds: float, observed: Observed | None) -> list[Part]:
+    """What was observed, as fractions of its own step applied to ``total`` seconds."""
+    if observed is None:
+        return []
+    parts = [
+        _seen("exposed communication: transport", observed.transport, "transport", total, observed),
+        _seen("exposed communication: waiting", observed.waiting, "waiting", total, observed),
+        _seen("idle: within steps", observed.idle_within, "idle_within", total, observed),
+        _seen("idle: between steps", observed.idle_between, "idle_between", total, observed),
+    ]
+    if observed.clock is not None and 0 < observed.clock < 1:
+        # Compute time at a lower clock is floor / clock; the part of it that the clock cost is the difference.
+        cause: Cause = "kernel ceiling" if observed.clock_cause == "power" else "clock"
+        lost = compute_seconds * (1 / observed.clock - 1)
+        parts.append(Part(cause, lost, True, observed.source_of("clock")))
+    parts.append(_seen("slow kernels", observed.slow_kernels, "slow_kernels", total, observed))
+    return parts
+
+
+def communication_parts(estimated: CommunicationEstimate | None, observed: Observed | None) -> list[Part]:
+    """The estimate, where communication was not observed."""
+    if estimated is None or (observed is not None and observed.communication_known):
+        return []
+    return [Part("exposed communication: transport", estimated.seconds, False, estimated.basis)]
+
+
+def rest_part(deployment: Deployment, observed: Observed | None, floor_known: bool) -> Part:
+    """What the remainder is: slow kernels where communication and idle time are known, else not attributed."""
+    unknown = Part("not attributed", 0.0, False, "the remainder")
+    if observed is None or not floor_known or not observed.idle_known or observed.slow_kernels is not None:
+        return unknown
+    if communicates(deployment) and not observed.communication_known:
+        return unknown
+    return Part("slow kernels", 0.0, True, f"{observed.source}: what is left of the work")
+
+
+def _seen(cause: Cause, fraction: float | None, name: str, total: float, observed: Observed) -> Part:
+    return Part(cause, (fraction or 0.0) * total, True, observed.source_of(name))
+
+
+def _lowest_floor(decode: DecodeFacts) -> float:
+    """The least that the step's floor can be: with skewed experts fewer weights are read."""
+    if decode.floor is None:
+        return 0.0
+    memory = decode.floor.memory_seconds
+    if decode.cost is not None and decode.cost.bytes:
+        memory *= decode.cost.bytes_low / decode.cost.bytes
+    return max(decode.floor.compute_seconds, memory)
+
+
+def _prefill_communication(facts: WindowFacts, observed: Observed | None) -> list[Part]:
+    """The estimate over all steps of one replica."""
+    if facts.prefill is None:
+        return []
+    steps = facts.prefill.steps.value / facts.deployment.replicas
+    return [
+        Part(part.cause, part.seconds * steps, part.observed, part.source)
+        for part in communication_parts(estimate(facts.deployment, facts.prefill.step.tokens), observed)
+    ]

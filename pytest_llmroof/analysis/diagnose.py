@@ -1,0 +1,168 @@
+"""The diagnosis of a window: which scenario explains a metric's time, the evidence, what is missing, and remedies.
+
+Order: too little load; the queue, for what it delays; near a roof; the largest lost share. A metric is explained by
+the scenario of its own time: a late first token that queued is admission saturation, however decode may run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_llmroof.analysis import evidence, findings
+from pytest_llmroof.analysis.attribute import attribute_decode, attribute_prefill
+from pytest_llmroof.analysis.attribute_ttft import attribute_ttft
+from pytest_llmroof.analysis.attribution import Attribution
+from pytest_llmroof.analysis.constants import threshold
+from pytest_llmroof.analysis.diagnosis import Diagnosis, Evidence
+from pytest_llmroof.analysis.evidence import measured
+from pytest_llmroof.analysis.facts import WindowFacts
+from pytest_llmroof.analysis.findings import Finding
+from pytest_llmroof.analysis.measurement import Outcomes
+from pytest_llmroof.analysis.metrics import Family
+from pytest_llmroof.analysis.observed import Observed
+from pytest_llmroof.analysis.remedies import remedies
+from pytest_llmroof.analysis.scenarios import combined_name, combined_title, scenarios, without_scenario
+
+
+def diagnose(
+    facts: WindowFacts,
+    outcomes: Outcomes,
+    attribution: Attribution | None,
+    of: Family,
+    observed: Observed | None = None,
+    *,
+    tpot_limit_seconds: float | None = None,
+) -> Diagnosis:
+    """The diagnosis of the time that metrics of the family ``of`` measure. Passing windows have one too.
+
+    ``attribution`` is the window's own; where another time is asked for, it is attributed here. ``tpot_limit_seconds``
+    bounds the batches that remedies offer.
+    """
+    split = _attribution_of(facts, outcomes, attribution, of, observed)
+    ttft = split if of == "ttft" else attribute_ttft(facts, outcomes)
+    finding = _find(facts, outcomes, split, ttft, of, observed)
+    name = combined_name(finding.letters[:1] if "E" in finding.letters else finding.letters) or None
+    offered = tuple(
+        remedy
+        for scenario in _offered(finding, name)
+        for remedy in remedies(scenario, facts, split, observed=observed, tpot_limit_seconds=tpot_limit_seconds)
+    )
+    return Diagnosis(
+        scenario=name,
+        candidates=finding.letters,
+        title=finding.title or (combined_title(name) if name else without_scenario("unknown")),
+        regime=regime(split),
+        confidence=finding.confidence,
+        of=of,
+        evidence=tuple(dict.fromkeys(_evidence(facts, outcomes, split, ttft, finding, of, observed))),
+        remedies=offered,
+        missing=tuple(dict.fromkeys(_missing(facts, finding, split, of))),
+    )
+
+
+def regime(attribution: Attribution | None) -> str | None:
+    """What bounds the time: ``memory: weights``, ``memory: KV``, ``compute``, or ``overhead`` where most is neither."""
+    if attribution is None:
+        return None
+    weights, kv = attribution.share("memory floor: weights"), attribution.share("memory floor: KV")
+    compute = attribution.share("compute floor", "interleaved prefill")
+    if weights + kv + compute == 0:
+        return None
+    if 1 - weights - kv - compute - attribution.share("kernel ceiling", "clock") > threshold("overhead_regime"):
+        return "overhead"
+    if compute > weights + kv:
+        return "compute"
+    return "memory: weights" if weights >= kv else "memory: KV"
+
+
+def _attribution_of(
+    facts: WindowFacts, outcomes: Outcomes, attribution: Attribution | None, of: Family, observed: Observed | None
+) -> Attribution | None:
+    """The attribution of the time asked for: the given one where it is of that time."""
+    if of == "ttft":
+        return attribute_ttft(facts, outcomes)
+    wanted = {"decode": "decode step", "prefill": "prefill"}.get(of, attribution.of if attribution else "")
+    if attribution is None or attribution.of == wanted:
+        return attribution
+    return attribute_decode(facts, observed) if of == "decode" else attribute_prefill(facts, observed)
+
+
+def _find(
+    facts: WindowFacts,
+    outcomes: Outcomes,
+    split: Attribution | None,
+    ttft: Attribution | None,
+    of: Family,
+    observed: Observed | None,
+) -> Finding:
+    if of == "none":
+        return findings.saturated(facts) or Finding((), "low", without_scenario("nothing_lost"))
+    # Steps are timed while they run: an idle window says nothing of the whole, but leaves its decode steps what they
+    # are. Only where nothing was attributed is the lack of load what explains them.
+    if of == "window" or split is None:
+        found = findings.too_little_load(facts)
+        if found is not None:
+            return found
+    if of == "ttft" or (of == "window" and _queue_dominates(outcomes)):
+        found = findings.queued(facts, ttft)
+        if found is not None:
+            return found
+    if split is None:
+        return Finding((), "low")
+    return _near_a_roof(facts, outcomes, split) or findings.largest_loss(facts, split, observed)
+
+
+def _near_a_roof(facts: WindowFacts, outcomes: Outcomes, split: Attribution) -> Finding | None:
+    if split.of == "ttft":
+        return findings.first_token(facts, split)
+    found = None
+    if split.of == "decode step":
+        found = findings.near_memory_roof(facts, outcomes, split) or findings.interleaved(split)
+    return found or findings.near_compute_roof(facts, outcomes, split)
+
+
+def _queue_dominates(outcomes: Outcomes) -> bool:
+    """Whether the queue makes most of a whole request's time."""
+    queue, whole = measured(outcomes, "queue.mean"), measured(outcomes, "e2e.mean")
+    if queue is None or whole is None or whole.value <= 0:
+        return False
+    return queue.value / whole.value >= threshold("queue_majority")
+
+
+def _offered(finding: Finding, name: str | None) -> tuple[str, ...]:
+    """The scenarios whose remedies are offered: with a queue that prefill causes, those of prefill as well."""
+    if name is None:
+        return ()
+    return (name, "B") if finding.letters == ("E", "B") else (name,)
+
+
+def _evidence(
+    facts: WindowFacts,
+    outcomes: Outcomes,
+    split: Attribution | None,
+    ttft: Attribution | None,
+    finding: Finding,
+    of: Family,
+    observed: Observed | None,
+) -> Iterator[Evidence]:
+    yield from evidence.of_load(facts)
+    yield from evidence.of_admission(facts, ttft, finding.cause)
+    decode = split is not None and split.of == "decode step"
+    if of != "ttft":
+        yield from evidence.of_roofs(outcomes, split, decode)
+    if finding.letters != ("G",) and "E" not in finding.letters:
+        yield from evidence.of_losses(facts, split, finding.letters, observed)
+
+
+def _missing(facts: WindowFacts, finding: Finding, split: Attribution | None, of: Family) -> Iterator[str]:
+    """What would tell more: why nothing could be split, and what tells candidates apart."""
+    known = scenarios()
+    if split is None and finding.letters != ("G",) and of in ("decode", "prefill", "window"):
+        yield from (f"{key}: {why}" for key, why in facts.deployment.missing.items())
+    if finding.letters == ("G",) or (finding.letters == ("E",) and finding.cause is None):
+        yield from known[finding.letters[0]].confirm
+    elif finding.confidence == "low":
+        for letter in finding.letters:
+            yield from known[letter].confirm[:1] if letter in "CDF" else ()
+        for letter in finding.letters:
+            yield from known[letter].confirm[1:] if letter in "CDF" else known[letter].confirm

@@ -1,0 +1,177 @@
+"""Evidence: what speaks for and against each scenario, each statement with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_llmroof.analysis.admission import Idleness, Saturation, idleness
+from pytest_llmroof.analysis.attribution import Attribution, Cause, Share
+from pytest_llmroof.analysis.communication import communicates
+from pytest_llmroof.analysis.constants import threshold
+from pytest_llmroof.analysis.diagnosis import Evidence
+from pytest_llmroof.analysis.facts import WindowFacts
+from pytest_llmroof.analysis.losses import open_letters
+from pytest_llmroof.analysis.measurement import Measurement, Outcomes
+from pytest_llmroof.analysis.observed import Observed
+from pytest_llmroof.analysis.scenarios import combined_name
+from pytest_llmroof.units import format_quantity
+
+
+def measured(outcomes: Outcomes, metric: str) -> Measurement | None:
+    """A metric's measurement, None where it has none."""
+    outcome = outcomes.get(metric)
+    return outcome if isinstance(outcome, Measurement) else None
+
+
+def share_text(share: float) -> str:
+    """``34 %``."""
+    return f"{share * 100:.0f} %"
+
+
+def of_admission(
+    facts: WindowFacts, ttft: Attribution | None, cause: Saturation | None = None
+) -> Iterator[Evidence]:
+    """For and against E: the queue's share of the time to first token, and the cause."""
+    if ttft is not None:
+        queue = ttft.share("queue")
+        largest = queue > 0 and queue == max(part.share for part in ttft.shares)
+        statement = f"the queue is {share_text(queue)} of the time to first token ({_milliseconds(ttft.seconds)})"
+        yield Evidence("E", largest, statement, facts.window.source_name("queue") or "engine counters")
+    if cause is not None:
+        yield Evidence("E", True, cause.statement, cause.source)
+        if cause.cause == "compute":
+            yield Evidence("B", True, cause.statement, cause.source)
+
+
+def of_load(facts: WindowFacts, found: Idleness | None = None) -> Iterator[Evidence]:
+    """For G where the window was mostly idle; against it where it certainly was not."""
+    idle = found or idleness(facts)
+    if idle is None:
+        return
+    if idle.share > threshold("idle_window"):
+        yield Evidence("G", True, f"{idle.statement}: {share_text(idle.share)} idle", idle.source)
+
+
+def of_roofs(outcomes: Outcomes, attribution: Attribution | None, decode: bool) -> Iterator[Evidence]:
+    """For and against A and B: utilisation against the thresholds, and what prefill takes of a step."""
+    if decode:
+        mbu, mfu = measured(outcomes, "decode.mbu"), measured(outcomes, "decode.mfu")
+        if mbu is not None:
+            yield _against_threshold("A", "decode MBU", mbu, threshold("memory_bound_mbu"))
+        if mfu is not None and mbu is not None and mfu.value < threshold("low_mfu"):
+            supports = mbu.value > threshold("memory_bound_mbu")
+            yield Evidence("A" if supports else "B", supports, f"decode MFU {_percent(mfu)}", mfu.source)
+        interleaved = attribution.share("interleaved prefill") if attribution else 0.0
+        if attribution is not None and interleaved > 0:
+            largest = interleaved == max(part.share for part in attribution.shares)
+            yield Evidence("B", largest, f"prefill in the same steps is {share_text(interleaved)} of them", "roofline")
+        return
+    mfu = measured(outcomes, "prefill.mfu")
+    if mfu is not None:
+        yield _against_threshold("B", "prefill MFU", mfu, threshold("compute_bound_mfu"))
+
+
+def of_losses(
+    facts: WindowFacts, attribution: Attribution | None, letters: tuple[str, ...], observed: Observed | None
+) -> Iterator[Evidence]:
+    """For and against C, D and F: each lost share, large or small, and what nothing tells apart."""
+    if attribution is None:
+        return
+    if not communicates(facts.deployment):
+        yield Evidence("C", False, "one GPU serves each replica: there is nobody to wait for", "the deployment")
+    causes: tuple[tuple[str, str, tuple[Cause, ...]], ...] = (
+        ("C", "communication that nothing hides", ("exposed communication: transport",)),
+        ("D", "idle time of the GPU", ("idle: within steps", "idle: between steps")),
+        ("F", "work beyond what kernels need", ("slow kernels",)),
+    )
+    for letter, what, parts in causes:
+        found = [part for part in attribution.shares if part.cause in parts]
+        if found or (observed is not None and _was_observed(letter, observed)):
+            yield _lost(letter, what, found, letter in letters, attribution, observed)
+    yield from _waiting(attribution, observed)
+    yield from _unattributed(facts, attribution, letters, observed)
+    if observed is not None:
+        yield from _about_source(attribution, letters, observed)
+
+
+def _waiting(attribution: Attribution, observed: Observed | None) -> Iterator[Evidence]:
+    waiting = attribution.share("exposed communication: waiting")
+    if not waiting or observed is None:
+        return
+    source = observed.source_of("waiting")
+    text = f"waiting for a late rank is {share_text(waiting)} of {_whole(attribution)}"
+    if observed.waiting_cause is None:
+        yield Evidence("C or D", True, f"{text}; a straggler, and its own trace is not here", source)
+    elif observed.waiting_cause == "host gaps":
+        yield Evidence("D", True, f"{text}, which loses its time in gaps of its host", source)
+    else:
+        yield Evidence("C", True, f"{text}: {observed.waiting_cause}", source)
+
+
+def _unattributed(
+    facts: WindowFacts, attribution: Attribution, letters: tuple[str, ...], observed: Observed | None
+) -> Iterator[Evidence]:
+    rest = attribution.share("not attributed")
+    possible = open_letters(facts.deployment, observed)
+    if rest < threshold("lost_share") or not set(possible) & set(letters):
+        return
+    names = {"C": "other GPUs", "D": "the host", "F": "slow kernels"}
+    told = " or ".join(names[letter] for letter in possible)
+    text = f"{share_text(rest)} of {_whole(attribution)} is neither floor nor kernel ceiling: {told}"
+    source = "engine telemetry cannot tell which" if observed is None else f"{observed.source} does not tell which"
+    yield Evidence(combined_name(possible), True, text, source)
+
+
+def _about_source(attribution: Attribution, letters: tuple[str, ...], observed: Observed) -> Iterator[Evidence]:
+    """What makes an observation worth less: a step of another length, a distorted capture."""
+    name = combined_name(letters) if letters else "none"
+    if observed.step_seconds and observed.mismatch(attribution.seconds) > threshold("step_mismatch"):
+        text = (
+            f"its own step is {_milliseconds(observed.step_seconds)}, the window's "
+            f"{_milliseconds(attribution.seconds)}: the shares may differ"
+        )
+        yield Evidence(name, False, text, observed.source)
+    for distortion in observed.distortions:
+        text = f"{distortion}: gaps and communication may look longer than they are"
+        yield Evidence(name, False, text, observed.source)
+    if observed.hidden_communication:
+        text = f"{share_text(observed.hidden_communication)} of communication is hidden behind computation"
+        yield Evidence("C", False, text, observed.source_of("hidden_communication"))
+
+
+def _lost(
+    letter: str, what: str, found: list[Share], supports: bool, attribution: Attribution, observed: Observed | None
+) -> Evidence:
+    share = sum(part.share for part in found)
+    seen = all(part.observed for part in found)
+    supports = supports and share >= threshold("lost_share")
+    text = f"{what} is {'' if seen else 'about '}{share_text(share)} of {_whole(attribution)}"
+    default = observed.source if observed is not None else "the remainder"
+    sources = dict.fromkeys(part.source for part in found) or {default: None}
+    return Evidence(letter, supports, text, "; ".join(sources))
+
+
+def _was_observed(letter: str, observed: Observed) -> bool:
+    return {
+        "C": observed.communication_known,
+        "D": observed.idle_known,
+        "F": observed.communication_known and observed.idle_known,
+    }[letter]
+
+
+def _against_threshold(letter: str, name: str, measurement: Measurement, limit: float) -> Evidence:
+    above = measurement.value > limit
+    text = f"{name} {_percent(measurement)}, {'above' if above else 'not above'} {limit * 100:.0f} %"
+    return Evidence(letter, above, text, measurement.source)
+
+
+def _whole(attribution: Attribution) -> str:
+    return {"decode step": "the step", "prefill": "busy time", "ttft": "the time to first token"}[attribution.of]
+
+
+def _percent(measurement: Measurement) -> str:
+    return format_quantity(measurement.value, "fraction")
+
+
+def _milliseconds(seconds: float) -> str:
+    return format_quantity(seconds, "seconds")

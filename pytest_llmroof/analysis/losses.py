@@ -1,0 +1,102 @@
+"""Lost time by scenario, and which scenario it speaks for: the largest share, where one is clearly the largest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pytest_llmroof.analysis.attribution import SCENARIO_OF_CAUSE, Attribution
+from pytest_llmroof.analysis.communication import communicates
+from pytest_llmroof.analysis.constants import threshold
+from pytest_llmroof.analysis.observed import Observed
+from pytest_llmroof.roofline.deployment import Deployment
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A lost share that belongs to one of several scenarios; nothing tells to which."""
+
+    share: float
+    letters: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Lost shares by letter, the pools beside them, and the letters whose share rests on an estimate."""
+
+    known: dict[str, float] = field(default_factory=dict)
+    pools: tuple[Pool, ...] = ()
+    estimated: frozenset[str] = frozenset()
+
+    def at_least(self, letter: str) -> float:
+        """What a scenario has lost for certain; a pool that is open to it alone is its own."""
+        return self.known.get(letter, 0.0) + sum(pool.share for pool in self.pools if pool.letters == {letter})
+
+    def at_most(self, letter: str) -> float:
+        """What it may have lost."""
+        return self.known.get(letter, 0.0) + sum(pool.share for pool in self.pools if letter in pool.letters)
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """Every scenario that may have lost anything, in order."""
+        return tuple(sorted({*self.known, *(letter for pool in self.pools for letter in pool.letters)}))
+
+
+def losses(attribution: Attribution, deployment: Deployment, observed: Observed | None = None) -> Losses:
+    """The lost shares of an attribution. Floor, kernel ceiling and clock are nobody's fault and no loss."""
+    known: dict[str, float] = {}
+    estimated = set()
+    pools = []
+    for part in attribution.shares:
+        letter = SCENARIO_OF_CAUSE.get(part.cause)
+        if part.cause == "exposed communication: waiting":
+            letter = _waiting_letter(observed)
+            if letter is None:
+                pools.append(Pool(part.share, frozenset("CD")))
+        elif part.cause == "not attributed":
+            pools.append(Pool(part.share, frozenset(open_letters(deployment, observed))))
+        if letter is not None:
+            known[letter] = known.get(letter, 0.0) + part.share
+            if not part.observed:
+                estimated.add(letter)
+    return Losses(known, tuple(pools), frozenset(estimated))
+
+
+def open_letters(deployment: Deployment, observed: Observed | None) -> tuple[str, ...]:
+    """What the remainder of a step may be: of communication, idle gaps and slow kernels those not observed."""
+    letters = []
+    if communicates(deployment) and (observed is None or not observed.communication_known):
+        letters.append("C")
+    if observed is None or not observed.idle_known:
+        letters.append("D")
+    # A remainder is left beside observed slow kernels only where something else was not seen.
+    if observed is None or observed.slow_kernels is None or not letters:
+        letters.append("F")
+    return tuple(letters)
+
+
+def candidates(lost: Losses) -> tuple[str, ...]:
+    """The scenarios that the lost shares speak for: one where it leads, several where nothing tells, none if little.
+
+    One leads that has lost a tenth of the time for certain, and 1.3 times as much as any other can have.
+    """
+    least, lead = threshold("lost_share"), threshold("lost_lead")
+    possible = [letter for letter in lost.letters if lost.at_most(letter) >= least]
+    for letter in possible:
+        others = _most(lost, (other for other in lost.letters if other != letter))
+        if lost.at_least(letter) >= least and lost.at_least(letter) >= lead * others:
+            return (letter,)
+    certain = max((lost.at_least(letter) for letter in possible), default=0.0)
+    return tuple(letter for letter in possible if lost.at_most(letter) * lead > certain)
+
+
+def _most(lost: Losses, letters: Iterable[str]) -> float:
+    return max((lost.at_most(letter) for letter in letters), default=0.0)
+
+
+def _waiting_letter(observed: Observed | None) -> str | None:
+    """Waiting is charged to the late rank's largest loss; None where its rank was not captured."""
+    cause = observed.waiting_cause if observed else None
+    if cause is None:
+        return None
+    return "D" if cause == "host gaps" else "C"

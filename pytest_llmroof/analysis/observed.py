@@ -1,0 +1,66 @@
+"""What profiles, GPU counters and engines observed of a step, as fractions of it: it takes the place of estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+ObservedBy = Literal["profile", "gpu counters", "engine"]
+WaitingCause = Literal["host gaps", "imbalance", "pipeline bubble"]
+ClockCause = Literal["thermal", "power"]
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Fractions of a step, None where this was not observed.
+
+    They are fractions of the source's *own* median step, ``step_seconds``, and are applied to the window's step.
+    ``transport`` and ``waiting`` are exposed communication (what computation hides is ``hidden_communication`` and no
+    share); ``waiting_cause`` is the late rank's largest loss, None where its rank was not captured. ``idle_within`` and
+    ``idle_between`` are time without any kernel or graph replay. ``slow_kernels`` is only given by a source that
+    tells it directly; else it follows from the rest. ``clock`` is the SM clock over the datasheet's. ``distortions``
+    are reasons to trust the source less (profiler overhead, a trimmed trace, the capture phase), as phrases.
+    """
+
+    source: str
+    by: ObservedBy = "profile"
+    step_seconds: float | None = None
+    transport: float | None = None
+    waiting: float | None = None
+    waiting_cause: WaitingCause | None = None
+    hidden_communication: float | None = None
+    idle_within: float | None = None
+    idle_between: float | None = None
+    slow_kernels: float | None = None
+    clock: float | None = None
+    clock_cause: ClockCause | None = None
+    ranks: int = 1
+    modern_attention: bool | None = None
+    """Whether the attention kernels seen are FlashAttention-3 or FlashInfer; None where kernels were not seen."""
+    distortions: tuple[str, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Field name -> source, where it is another one than ``source``."""
+
+    def source_of(self, name: str) -> str:
+        """Where a field comes from."""
+        return self.sources.get(name, self.source)
+
+    @property
+    def communication_known(self) -> bool:
+        """Whether exposed communication was observed."""
+        return self.transport is not None
+
+    @property
+    def idle_known(self) -> bool:
+        """Whether idle time was observed."""
+        return self.idle_within is not None or self.idle_between is not None
+
+    def total(self) -> float:
+        """The sum of the observed losses, as a fraction of the step."""
+        parts = (self.transport, self.waiting, self.idle_within, self.idle_between, self.slow_kernels)
+        return sum(part for part in parts if part is not None)
+
+    def mismatch(self, step_seconds: float) -> float:
+        """By which fraction the source's own step differs from the window's; 0 where it has none."""
+        return abs(self.step_seconds / step_seconds - 1) if self.step_seconds else 0.0

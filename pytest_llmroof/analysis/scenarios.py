@@ -1,0 +1,87 @@
+"""The scenarios of the diagnosis, from the packaged data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from pytest_llmroof.data import load
+
+LETTERS: Final = ("A", "B", "C", "D", "E", "F", "G")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One remedy as written in the data: templates, the effect that fills them, and what must hold."""
+
+    title: str
+    detail: str
+    effect: str
+    applies: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One scenario: how it is called, what it looks like, why it happens, what would confirm it, what helps."""
+
+    letter: str
+    title: str
+    short: str
+    words: str
+    symptoms: tuple[str, ...]
+    cause: str
+    causes: Mapping[str, str]
+    confirm: tuple[str, ...]
+    remedies: tuple[Entry, ...]
+
+
+@cache
+def scenarios() -> Mapping[str, Scenario]:
+    """Every scenario by its letter."""
+    data = load("scenarios.yaml")
+    return {letter: _scenario(letter, data[letter], data["profile"]) for letter in LETTERS}
+
+
+def combined_name(letters: Iterable[str]) -> str:
+    """``C``, or ``C or D`` where several stay possible (the first two; a diagnosis lists all as candidates)."""
+    return " or ".join(sorted(letters)[:2])
+
+
+def combined_title(name: str) -> str:
+    """The title of a scenario or of two: ``communication stalls or host launch bubbles``."""
+    letters = name.split(" or ")
+    if len(letters) == 1:
+        return scenarios()[name].title
+    return " or ".join(scenarios()[letter].short for letter in letters)
+
+
+def without_scenario(key: str) -> str:
+    """The title of a finding that has no scenario."""
+    return str(load("scenarios.yaml")["none"][key])
+
+
+def _scenario(letter: str, entry: Mapping[str, object], profile: str) -> Scenario:
+    def texts(key: str) -> tuple[str, ...]:
+        found = entry.get(key, ())
+        return tuple(str(one) for one in found) if isinstance(found, list) else ()
+
+    confirm, remedies, causes = entry.get("confirm", []), entry.get("remedies", []), entry.get("causes", {})
+    assert isinstance(confirm, list)
+    assert isinstance(remedies, list)
+    assert isinstance(causes, dict)
+    return Scenario(
+        letter=letter,
+        title=str(entry["title"]),
+        short=str(entry["short"]),
+        words=str(entry["words"]),
+        symptoms=texts("symptoms"),
+        cause=str(entry["cause"]),
+        causes={str(key): str(value) for key, value in causes.items()},
+        confirm=tuple(f"{one['what']}: {str(one['command']).replace('{profile}', profile)}" for one in confirm),
+        remedies=tuple(
+            Entry(str(one["title"]), str(one["detail"]), str(one["effect"]), tuple(one.get("applies", ())))
+            for one in remedies
+        ),
+    )
