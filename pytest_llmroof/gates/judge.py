@@ -130,11 +130,13 @@ def _by_bounds(verdict: Verdict, measurement: Measurement, limit: float) -> Verd
 
 
 def _by_value(verdict: Verdict, measurement: Measurement, limit: float, baseline: Baseline | None) -> Verdict:
-    """The value decides; where the interval does not, the verdict is approximate."""
+    """The value decides; where the interval alone would not, the verdict is approximate."""
     gate = verdict.gate
-    word: Word = "pass" if _holds(gate, measurement.value, limit) else "fail"
+    decided = _decided(gate, measurement, limit)
+    holds = _holds(gate, measurement.value, limit) if decided is None else decided
+    word: Word = "pass" if holds else "fail"
     reasons = []
-    if _decided(gate, measurement, limit) is None:
+    if decided is None:
         reasons.append(_inside(gate, measurement.bounded, limit))
         reasons += [measurement.settle] if measurement.settle else []
     noise = _noise(gate, limit, baseline)

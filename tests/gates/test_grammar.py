@@ -13,6 +13,7 @@ from pytest_llmroof.gates.defaults import default_gates
 from pytest_llmroof.gates.gate import Gate, Limit
 from pytest_llmroof.gates.grammar import parse_gate
 
+
 @pytest.mark.parametrize(
     ("expression", "canonical", "limit"),
     [
