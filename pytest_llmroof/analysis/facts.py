@@ -97,5 +97,6 @@ class WindowFacts:
 
     @property
     def idle(self) -> bool:
-        """Whether no token was computed or generated: then no load was measured."""
-        return not self.generated_tokens and not self.computed_prompt_tokens and not self.prompt_tokens
+        """Whether the sources count tokens, and none was computed or generated: then no load was measured."""
+        counts = (self.generated_tokens, self.computed_prompt_tokens, self.prompt_tokens)
+        return any(count is not None for count in counts) and not any(counts)

@@ -12,7 +12,7 @@ from pytest_llmroof.units import Unit
 
 @dataclass(frozen=True)
 class Alternative:
-    """The value that a metric would have if an unconfirmed assumption were wrong: ``tensor_parallel = 2 (assumed 1)``."""
+    """The value that a metric would have if an unconfirmed assumption were wrong: ``weights = fp8 (assumed bf16)``."""
 
     assumption: str
     value: float

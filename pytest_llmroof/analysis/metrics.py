@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -93,6 +94,9 @@ def _metrics() -> list[Metric]:
 
 METRICS: Final[dict[str, Metric]] = {metric.name: metric for metric in _metrics()}
 
+#: ``goodput(ttft<=2s)`` and ``kernels(PATTERN).mfu``.
+_PARAMETRISED: Final = re.compile(r"(\w+)\(.*\)(\.\w+)?", re.DOTALL)
+
 #: Bare names that people write, each with what it could mean.
 _AMBIGUOUS: Final = {
     "mfu": ("prefill.mfu", "decode.mfu", "window.mfu"),
@@ -112,6 +116,41 @@ def metric_names() -> list[str]:
         else:
             names.append(metric.name)
     return names
+
+
+def metric_of(name: str) -> Metric:
+    """The metric of any name that a gate may use, parameters included (``goodput(ttft<=2s)``). ConfigError otherwise."""
+    match = _PARAMETRISED.fullmatch(name)
+    if match is None:
+        return find_metric(name)[0]
+    base = match[1] + (match[2] or "")
+    if base in METRICS and METRICS[base].parametrised:
+        return METRICS[base]
+    raise ConfigError(f"unknown metric {name!r}{did_you_mean(name, metric_names())}; --llmroof-list=metrics names all")
+
+
+@dataclass(frozen=True)
+class ListedMetric:
+    """One line of the list of metrics, for people."""
+
+    name: str
+    unit: Unit
+    needs: str
+    meaning: str
+
+
+def list_metrics() -> tuple[ListedMetric, ...]:
+    """The metrics in order, statistics folded: ``ttft.STAT`` with what STAT may be in its meaning."""
+    listed = []
+    for metric in METRICS.values():
+        name, meaning = metric.name, metric.meaning
+        if metric.parametrised:
+            family, _, rest = name.partition(".")
+            name = f"{family}(...)" + (f".{rest}" if rest else "")
+        elif metric.statistics:
+            name, meaning = f"{name}.STAT", f"{meaning} (STAT: {', '.join(metric.statistics)})"
+        listed.append(ListedMetric(name, metric.unit, ", ".join(metric.needs), meaning))
+    return tuple(listed)
 
 
 def find_metric(name: str) -> tuple[Metric, str | None]:

@@ -1,0 +1,216 @@
+"""Inputs that contradict each other: what telemetry shows against what was said, and physics against both.
+
+Nothing healthy is called impossible: only the low end of an exact floor above the measured time counts, by more than a
+margin and the clock's error, with boost clocks allowed for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pytest_llmroof.analysis.facts import WindowFacts
+from pytest_llmroof.analysis.fitting import parallelism_that_fits, precision_that_fits, product_that_fits
+from pytest_llmroof.analysis.floors import decode_costs
+from pytest_llmroof.analysis.measurement import NoData
+from pytest_llmroof.analysis.sources import clock_error, fits_cache, roofs
+from pytest_llmroof.analysis.thresholds import threshold
+from pytest_llmroof.analysis.work import window_work
+from pytest_llmroof.roofline.catalogue import accelerator_for_device
+from pytest_llmroof.roofline.cost import memory_fit
+from pytest_llmroof.roofline.deployment import ELEMENT_BYTES, Deployment
+from pytest_llmroof.roofline.models.names import precision_hint
+from pytest_llmroof.units import format_quantity
+
+#: Weights of these many bytes an element or more are not quantised.
+_SIXTEEN_BIT: Final = 2.0
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """What contradicts what, which inputs to check, and the utilisation that they imply, where there is one.
+
+    ``per_gpu`` says that figures per GPU are wrong, too, not only those that rest on the physics.
+    """
+
+    reason: str
+    check: str
+    implied: float | None = None
+    per_gpu: bool = False
+
+
+def contradictions(facts: WindowFacts) -> tuple[Contradiction, ...]:
+    """Every contradiction among the inputs, the most telling first."""
+    return tuple(found for check in _CHECKS for found in check(facts))
+
+
+def _served_precision(facts: WindowFacts) -> Iterator[Contradiction]:
+    """A served name that names a quantisation, against 16-bit weights that nobody gave."""
+    deployment = facts.deployment
+    provenance = deployment.provenance.get("weights", "assumed")
+    if ELEMENT_BYTES.get(deployment.weights, 0.0) < _SIXTEEN_BIT or provenance == "given" or deployment.model is None:
+        return
+    for served in facts.window.model_names:
+        if (hint := precision_hint(served)) is not None:
+            yield Contradiction(
+                f"the served name says {hint}, weights {deployment.weights} ({provenance}): {served}",
+                "check the weights' precision first: give `weights:` (or `weight_bytes:` in a model mapping), "
+                "or the served checkpoint's own config.json",
+            )
+
+
+def _memory(facts: WindowFacts) -> Iterator[Contradiction]:
+    """Weights that do not fit into the memory that the deployment has."""
+    deployment = facts.deployment
+    fit, gpu = memory_fit(deployment), deployment.accelerator
+    if fit is None or fit.weights_fit or gpu is None:
+        return
+    whole = format_quantity(fit.weight_bytes * deployment.gpus_per_replica, "bytes")
+    each = "" if deployment.gpus_per_replica == 1 else f" ({format_quantity(fit.weight_bytes, 'bytes')} on each GPU)"
+    product = product_that_fits(gpu, memory_bytes=fit.weight_bytes)
+    ways = (parallelism_that_fits(deployment), precision_that_fits(deployment), product and f"gpu: {product}")
+    would = [way for way in ways if way]
+    yield Contradiction(
+        f"weights {whole} do not fit{each}: {_size(deployment)} with {format_quantity(fit.memory_bytes, 'bytes')} each",
+        f"check {_said(deployment, 'tensor_parallel', 'weights', 'model', 'gpu')}"
+        + (f"; what would fit: {', or '.join(would)}" if would else ""),
+        implied=fit.weight_bytes / fit.memory_bytes,
+    )
+
+
+def _replicas(facts: WindowFacts) -> Iterator[Contradiction]:
+    """Another number of replicas than was given."""
+    deployment, seen = facts.deployment, len(facts.window.engines)
+    if deployment.provenance.get("data_parallel") != "given" or deployment.data_parallel in (None, seen) or not seen:
+        return
+    names = ", ".join(engine.identity for engine in facts.window.engines[:8])
+    yield Contradiction(
+        f"data_parallel is {deployment.data_parallel}, but replicas in the telemetry are {seen} ({names})",
+        "check `data_parallel:` (left out, it is the replicas seen), and that the telemetry covers every replica",
+        per_gpu=True,
+    )
+
+
+def _device(facts: WindowFacts) -> Iterator[Contradiction]:
+    """A device that names itself differently from the accelerator given."""
+    gpu = facts.deployment.accelerator
+    if gpu is None or facts.deployment.provenance.get("gpu", "given") == "telemetry":
+        return
+    for device in facts.window.device_names:
+        seen = accelerator_for_device(device)
+        if seen is None or seen.name == gpu.name or device in gpu.device_names or gpu.confidence == "given":
+            continue
+        yield Contradiction(
+            f"the telemetry's device is {device} ({seen.name}), the gpu given {gpu.name}",
+            f"check `gpu:` ({seen.name} is what the telemetry shows), and that the telemetry is of this machine",
+        )
+
+
+def _decode_step(facts: WindowFacts) -> Iterator[Contradiction]:
+    """A mean decode step that was faster than its bytes, or its FLOPs at boost clocks, allow."""
+    decode, against = facts.decode, roofs("decode.mbu", facts.deployment)
+    if decode is None or isinstance(against, NoData):
+        return
+    cost = decode_costs(facts.deployment, decode)["low"]
+    longest = decode.step_seconds.high
+    memory = cost.bytes_low / (against.bandwidth * cost.gpus)
+    compute = cost.flops / (against.peak * threshold("boost") * cost.gpus)
+    margin = 1 + threshold("impossible") + clock_error(facts)
+    if memory > longest * margin and not fits_cache(against, cost):
+        amount, rate = format_quantity(cost.bytes_low, "bytes"), format_quantity(against.bandwidth, "bytes/s")
+        yield Contradiction(
+            f"a decode step of {format_quantity(longest, 'seconds')} cannot read {amount} over {cost.gpus} x {rate}: "
+            f"that takes {format_quantity(memory, 'seconds')} at least, {_percent(memory / longest)} of the bandwidth",
+            _what_would_fit(facts, memory / longest),
+            implied=memory / longest,
+        )
+    elif compute > longest * margin:
+        yield Contradiction(
+            f"a decode step of {format_quantity(longest, 'seconds')} cannot compute "
+            f"{cost.flops / 1e12:.3g} TFLOP on {cost.gpus} x {format_quantity(against.peak, 'FLOP/s')}, boost clocks "
+            f"included: {_percent(compute / longest * threshold('boost'))} of the peak",
+            f"check {_said(facts.deployment, 'model', 'tensor_parallel', 'compute', 'gpu')}",
+            implied=compute / longest * threshold("boost"),
+        )
+
+
+def _whole_window(facts: WindowFacts) -> Iterator[Contradiction]:
+    """More FLOPs in a window than its GPUs can do in that time, prompts in flight at its edges left out."""
+    against = roofs("window.mfu", facts.deployment)
+    if isinstance(against, NoData) or not facts.duration_seconds:
+        return
+    work = window_work(facts)
+    if work is None:
+        return
+    gpus, duration = facts.deployment.gpus, facts.duration_seconds
+    share = work.flops.low / (against.peak * gpus * duration)
+    if share > threshold("boost") * (1 + threshold("impossible") + clock_error(facts)):
+        rate = format_quantity(work.flops.low / duration, "FLOP/s")
+        yield Contradiction(
+            f"the tokens of this window need {rate}, {_percent(share)} of the dense {facts.deployment.compute} peak of "
+            f"{gpus} x {against.accelerator.product}, boost clocks included",
+            f"check {_said(facts.deployment, 'model', 'tensor_parallel', 'data_parallel', 'compute', 'gpu')}, and the "
+            "window's clock (`duration:`)",
+            implied=share,
+        )
+
+
+_CHECKS: Final[tuple[Callable[[WindowFacts], Iterator[Contradiction]], ...]] = (
+    _served_precision, _memory, _replicas, _device, _decode_step, _whole_window,
+)  # fmt: skip
+
+
+def _what_would_fit(facts: WindowFacts, implied: float) -> str:
+    """Which inputs to check where a step read faster than memory can: the least certain first."""
+    deployment = facts.deployment
+    precision = _fitting_precision(facts)
+    fits = f" ({precision} would fit)" if precision is not None else ""
+    if deployment.provenance.get("weights", "assumed") == "assumed":
+        return (
+            f"check the weights' precision first{fits}: {deployment.weights} is assumed; give `weights:`, or "
+            "`weight_bytes:` in a model mapping, which settles any quantisation; then "
+            f"{_said(deployment, 'tensor_parallel', 'model')}"
+        )
+    gpu = deployment.accelerator
+    product = product_that_fits(gpu, bandwidth_factor=implied) if gpu is not None else None
+    return (
+        f"check {_said(deployment, 'tensor_parallel', 'weights', 'model', 'gpu')}{fits}"
+        + (f"; a {product} would fit" if product is not None else "")
+    )  # fmt: skip
+
+
+def _fitting_precision(facts: WindowFacts) -> str | None:
+    """The widest narrower precision whose weights could have been read in the step's time."""
+    decode, bandwidth = facts.decode, facts.deployment.bandwidth_bytes_per_second
+    if decode is None or bandwidth is None:
+        return None
+    for precision in ("fp8", "int4"):
+        cost = decode_costs(replace(facts.deployment, weights=precision), decode)["low"]
+        if cost.bytes_low <= bandwidth * cost.gpus * decode.step_seconds.high:
+            return precision
+    return None
+
+
+def _said(deployment: Deployment, *facts: str) -> str:
+    """Facts of a deployment with their values and provenance, the assumed ones first."""
+    values = {
+        "tensor_parallel": str(deployment.tensor_parallel),
+        "data_parallel": str(deployment.replicas),
+        "weights": deployment.weights,
+        "compute": deployment.compute,
+        "model": deployment.model.name if deployment.model is not None else "",
+        "gpu": deployment.accelerator.name if deployment.accelerator is not None else "",
+    }
+    known = {fact: deployment.provenance.get(fact, "given") for fact in facts}
+    order = sorted(facts, key=lambda fact: known[fact] != "assumed")
+    return ", then ".join(f"{fact} ({values[fact]}, {known[fact]})" for fact in order)
+
+
+def _size(deployment: Deployment) -> str:
+    gpu = deployment.accelerator
+    return f"{deployment.gpus_per_replica} x {gpu.name if gpu is not None else 'GPU'}"
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.0f} %" if share >= 0.995 else format_quantity(share, "fraction")

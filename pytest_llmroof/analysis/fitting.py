@@ -1,0 +1,51 @@
+"""What would fit instead: the parallelism, the precision or the product that resolves a contradiction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytest_llmroof.roofline.accelerator import Accelerator
+from pytest_llmroof.roofline.catalogue import accelerators
+from pytest_llmroof.roofline.cost import memory_fit
+from pytest_llmroof.roofline.deployment import Deployment
+from pytest_llmroof.units import format_quantity
+
+
+def parallelism_that_fits(deployment: Deployment) -> str | None:
+    """The least tensor parallelism with which the weights fit: ``tensor_parallel: 2 (70.6 GB on each)``."""
+    for degree in (2, 4, 8, 16, 32):
+        if degree <= deployment.tensor_parallel:
+            continue
+        fit = memory_fit(replace(deployment, tensor_parallel=degree))
+        if fit is not None and fit.weights_fit:
+            return f"tensor_parallel: {degree} ({format_quantity(fit.weight_bytes, 'bytes')} on each)"
+    return None
+
+
+def precision_that_fits(deployment: Deployment) -> str | None:
+    """The widest narrower precision with which the weights fit: ``weights: fp8 (70.6 GB)``."""
+    current = memory_fit(deployment)
+    for precision in ("fp8", "int4"):
+        fit = memory_fit(replace(deployment, weights=precision))
+        if fit is not None and current is not None and fit.weights_fit and fit.weight_bytes < current.weight_bytes:
+            return f"weights: {precision} ({format_quantity(fit.weight_bytes, 'bytes')})"
+    return None
+
+
+def product_that_fits(
+    gpu: Accelerator, memory_bytes: float | None = None, bandwidth_factor: float | None = None
+) -> str | None:
+    """The smallest product of the same vendor with enough memory, or so many times this one's bandwidth."""
+    if memory_bytes is not None:
+        large = [(one.memory_bytes or 0.0, name) for name, one in _same_vendor(gpu)]
+        return min(((size, name) for size, name in large if size >= memory_bytes), default=(0.0, None))[1]
+    own = gpu.memory_bandwidth_bytes_per_second
+    if bandwidth_factor is None or own is None:
+        return None
+    fast = [(one.memory_bandwidth_bytes_per_second or 0.0, name) for name, one in _same_vendor(gpu)]
+    return min(((rate, name) for rate, name in fast if rate >= own * bandwidth_factor), default=(0.0, None))[1]
+
+
+def _same_vendor(gpu: Accelerator) -> list[tuple[str, Accelerator]]:
+    """Products of the catalogue by the same maker; of any where the maker is not known."""
+    return [(name, one) for name, one in accelerators().items() if gpu.vendor in (None, one.vendor)]

@@ -1,0 +1,140 @@
+"""From a window's telemetry and its deployment to the facts that measuring, attribution and diagnosis share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytest_llmroof.analysis.busytime import busy_time
+from pytest_llmroof.analysis.decoding import Pace, least_busy, pace_of, replica_decode, weighted
+from pytest_llmroof.analysis.facts import Busy, DecodeFacts, Phase, WindowFacts
+from pytest_llmroof.analysis.floors import WorkFloors, with_decode_floors, with_prefill_floors, work_floors
+from pytest_llmroof.analysis.lengths import coefficient_of_variation, mean_context
+from pytest_llmroof.analysis.phases import contradiction, find_phase, prefill_share
+from pytest_llmroof.analysis.prompts import counted_prompt_steps, prompt_work
+from pytest_llmroof.analysis.residency import context_from_blocks
+from pytest_llmroof.analysis.tokens import Tokens, count_tokens
+from pytest_llmroof.bounded import Bounded
+from pytest_llmroof.roofline.deployment import Deployment
+from pytest_llmroof.telemetry.window import Histogram, Window
+
+
+def gather(window: Window, deployment: Deployment, phase: Phase | None = None) -> WindowFacts:
+    """Everything that is known of a window before any metric; ``phase`` is the written one, found where it is None."""
+    deployment = _with_replicas(deployment, window)
+    tokens = count_tokens(window)
+    paces = [pace for engine in window.engines if (pace := pace_of(window, engine, deployment)) is not None]
+    busy = busy_time(window, _least_busy(window, paces, deployment))
+    prefill = prompt_work(window, tokens, _decode_tokens(paces))
+    if prefill is not None:
+        prefill = with_prefill_floors(prefill, deployment)
+    decode = _decode(window, tokens, paces, busy, deployment)
+    if decode is not None:
+        decode = with_decode_floors(decode, prefill, deployment)
+    floors = work_floors(decode, prefill)
+    found = phase or find_phase(floors, tokens)
+    share = prefill_share(floors, tokens, found)
+    facts = WindowFacts(
+        window=window,
+        deployment=deployment,
+        phase=found,
+        phase_given=phase is not None,
+        prefill_share=share,
+        duration_seconds=window.duration_seconds,
+        busy=busy,
+        prompt_tokens=tokens.prompt,
+        computed_prompt_tokens=tokens.computed,
+        generated_tokens=tokens.generated,
+        finished_requests=tokens.finished,
+        prefix_hit_rate=tokens.hit_rate,
+        mean_prompt_tokens=tokens.mean_prompt,
+        mean_output_tokens=tokens.mean_output,
+        decode=decode,
+        prefill=prefill,
+        contradiction=contradiction(phase, share, floors is not None) if phase else None,
+    )
+    return _with_floors(facts, floors)
+
+
+def _with_replicas(deployment: Deployment, window: Window) -> Deployment:
+    """The deployment with the replicas that were seen, where nobody gave their number."""
+    if deployment.data_parallel is not None or not window.engines:
+        return deployment
+    provenance = {**deployment.provenance, "data_parallel": "telemetry"}
+    return replace(deployment, data_parallel=len(window.engines), provenance=provenance)
+
+
+def _with_floors(facts: WindowFacts, floors: WorkFloors | None) -> WindowFacts:
+    if floors is None:
+        return facts
+    replicas = facts.deployment.replicas
+    return replace(
+        facts,
+        prefill_floor_seconds=floors.prefill / replicas,
+        decode_floor_seconds=floors.decode / replicas,
+        joint_floor_seconds=floors.joint / replicas,
+    )
+
+
+def _least_busy(window: Window, paces: list[Pace], deployment: Deployment) -> float | None:
+    """Mean over the replicas of the time that their decode steps took at the least."""
+    if not paces:
+        return None
+    return sum(least_busy(window, pace, deployment.pipeline_parallel) for pace in paces) / len(window.engines)
+
+
+def _decode_tokens(paces: list[Pace]) -> float | None:
+    """Tokens that a decode step emits, on average; 0 where nothing decoded, None where steps cannot be believed."""
+    if any(not pace.steps for pace in paces):
+        return None
+    steps = sum(pace.steps or 0.0 for pace in paces)
+    return sum(pace.outputs * pace.tokens_per_step for pace in paces) / steps if steps else 0.0
+
+
+def _decode(
+    window: Window, tokens: Tokens, paces: list[Pace], busy: Busy | None, deployment: Deployment
+) -> DecodeFacts | None:
+    """The mean decode step, over the replicas weighted by their steps."""
+    if not paces:
+        return None
+    emitted = _decode_tokens(paces)
+    replicas = [
+        replica_decode(
+            window,
+            pace,
+            busy,
+            (counted_prompt_steps(pace.engine, emitted) or 0.0) if emitted is not None else 0.0,
+            deployment.pipeline_parallel,
+        )
+        for pace in paces
+    ]
+    weights = [replica.steps for replica in replicas]
+    outputs = [pace.outputs for pace in paces]
+    return DecodeFacts(
+        step_seconds=weighted([replica.step_seconds for replica in replicas], weights),
+        batch=weighted([replica.batch for replica in replicas], weights),
+        context=_context(window, tokens),
+        steps=sum(weights),
+        tokens_per_step=_mean([pace.tokens_per_step for pace in paces], outputs),
+        draft_tokens=_mean([pace.draft_tokens for pace in paces], outputs),
+        basis=replicas[0].basis,
+    )
+
+
+def _context(window: Window, tokens: Tokens) -> Bounded | None:
+    """Mean context of a decoding sequence: from lengths, else from the cache's blocks, else unknown."""
+    if tokens.mean_prompt is not None and tokens.mean_output is not None:
+        return mean_context(tokens.mean_prompt, tokens.mean_output, coefficient_of_variation(_output_lengths(window)))
+    return context_from_blocks(window, tokens.hit_rate)
+
+
+def _output_lengths(window: Window) -> Histogram | None:
+    try:
+        return window.histogram("generation_length")
+    except ValueError:  # replicas with different buckets: how lengths vary over all of them is not known
+        return None
+
+
+def _mean(values: list[float], weights: list[float]) -> float:
+    return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
+
+

@@ -1,0 +1,102 @@
+"""Gauges: mean, largest and last value, as far as samples inside the load can tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from pytest_llmroof.analysis.busytime import load_span
+from pytest_llmroof.analysis.facts import WindowFacts
+from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome
+from pytest_llmroof.analysis.metrics import METRICS
+from pytest_llmroof.analysis.residency import gauge, under_load, widest_gap
+from pytest_llmroof.analysis.sources import not_exported, source
+from pytest_llmroof.analysis.thresholds import remedy, threshold
+from pytest_llmroof.bounded import Bounded
+from pytest_llmroof.telemetry.window import Series
+
+#: Metric -> canonical gauge, and what no sample can exceed.
+GAUGES: Final = {
+    "kv_cache.usage": ("kv_usage", 1.0), "running": ("running", math.inf), "waiting": ("waiting", math.inf),
+}  # fmt: skip
+
+
+def gauge_statistic(facts: WindowFacts, base: str, statistic: str) -> Outcome:
+    """``mean``, ``max`` or ``last`` of a gauge over the window's samples; several replicas are one whole."""
+    quantity, ceiling = GAUGES[base]
+    metric = f"{base}.{statistic}"
+    series = gauge(facts.window, quantity, _combination(base, statistic))
+    if series is None:
+        return not_exported(facts, metric, METRICS[base].meaning, "counter")
+    inside = under_load(facts.window, series)
+    if statistic == "max":
+        return _largest(facts, metric, quantity, series, inside, ceiling)
+    if not inside.times:
+        return NoData(metric, f"{_samples(series)}, none of them inside the load", remedy("record"))
+    if statistic == "last":
+        return _measured(facts, metric, quantity, inside, inside.values[-1], "last sample inside the load")
+    if not _dense(facts, inside):
+        reason = f"{_samples(inside)} inside the load: too few for a mean (at least {threshold('gauge_samples'):.0f})"
+        return NoData(metric, reason, remedy("record"))
+    mean = sum(inside.values) / len(inside.values)
+    return _measured(facts, metric, quantity, inside, mean, "mean of the samples inside the load")
+
+
+def _largest(
+    facts: WindowFacts, metric: str, quantity: str, series: Series, inside: Series, ceiling: float
+) -> Measurement:
+    """The largest sample: evidence for the whole load where samples are dense, else only a lower bound."""
+    if _dense(facts, inside):
+        return _measured(facts, metric, quantity, inside, max(inside.values), "largest sample inside the load")
+    seen = max(series.values)
+    return Measurement(
+        metric=metric,
+        bounded=Bounded(seen, seen, max(seen, ceiling)),
+        unit=METRICS[metric.rpartition(".")[0]].unit,
+        source=source(facts.window, quantity),
+        method="largest sample: a lower bound, since nothing is known between the samples",
+        samples=len(inside.times),
+        judged_by="bounds",
+        undecided=(
+            f"{_samples(series)}, {len(inside.times) or 'none'} of them inside the load, say nothing of what lay "
+            f"between: a maximum needs at least {threshold('gauge_samples'):.0f}, at most a tenth of the window apart"
+        ),
+        settle=remedy("record"),
+    )
+
+
+def _measured(
+    facts: WindowFacts, metric: str, quantity: str, inside: Series, value: float, how: str
+) -> Measurement:  # fmt: skip
+    replicas = sum(quantity in engine.gauges for engine in facts.window.engines)
+    whole = "" if replicas < 2 else f" ({'summed' if quantity != 'kv_usage' else 'over all'}, {replicas} replicas)"
+    return Measurement(
+        metric=metric,
+        bounded=Bounded.exactly(value),
+        unit=METRICS[metric.rpartition(".")[0]].unit,
+        source=source(facts.window, quantity),
+        method=how + whole,
+        samples=len(inside.times),
+    )
+
+
+def _dense(facts: WindowFacts, inside: Series) -> bool:
+    """Whether the samples are many and close enough to speak for what lies between them."""
+    if len(inside.times) < threshold("gauge_samples"):
+        return False
+    span = load_span(facts.window) or (inside.times[0], inside.times[-1])
+    duration = facts.duration_seconds or span[1] - span[0]
+    return widest_gap(inside, span) <= threshold("gauge_gap") * duration * (1 + 1e-9)
+
+
+def _combination(base: str, statistic: str) -> Callable[[Sequence[float]], float]:
+    """How the replicas' gauges combine: requests add up; of cache usage, a share, the largest or the mean is asked."""
+    if base != "kv_cache.usage":
+        return sum
+    return max if statistic == "max" else lambda values: sum(values) / len(values)
+
+
+def _samples(series: Series) -> str:
+    count = len(series.times)
+    return f"{count} sample{'' if count == 1 else 's'}"

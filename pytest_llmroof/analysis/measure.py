@@ -1,0 +1,142 @@
+"""Measurements by name: each worked out when it is first asked for, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+
+from pytest_llmroof.analysis.consistency import Contradiction, contradictions
+from pytest_llmroof.analysis.decodemetrics import decode_metric
+from pytest_llmroof.analysis.facts import WindowFacts
+from pytest_llmroof.analysis.gather import gather
+from pytest_llmroof.analysis.gaugestats import GAUGES, gauge_statistic
+from pytest_llmroof.analysis.latency import LATENCIES, latency_statistic
+from pytest_llmroof.analysis.measurement import Alternative, Impossible, Measurement, NoData, Outcome
+from pytest_llmroof.analysis.metrics import Metric, find_metric, metric_names, metric_of
+from pytest_llmroof.analysis.rates import RATES
+from pytest_llmroof.analysis.sources import lacks
+from pytest_llmroof.analysis.thresholds import remedy
+from pytest_llmroof.analysis.workmetrics import prefill_metric, window_metric
+from pytest_llmroof.data import load
+from pytest_llmroof.errors import ConfigError
+from pytest_llmroof.roofline.deployment import ELEMENT_BYTES, Deployment
+
+
+class Measurements(Mapping[str, Outcome]):
+    """Every metric of one window. ``m["ttft.p99"]`` works for each valid name; iteration names what could be measured.
+
+    A name that is none raises ConfigError with the nearest one.
+    """
+
+    def __init__(self, facts: WindowFacts, alternatives: bool = True) -> None:
+        self.facts = facts
+        self._alternatives = alternatives
+        self._known: dict[str, Outcome] = {}
+
+    def __getitem__(self, name: str) -> Outcome:
+        if name not in self._known:
+            self._known[name] = self._outcome(name)
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._measured)
+
+    def __len__(self) -> int:
+        return len(self._measured)
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            metric_of(str(name))
+        except ConfigError:
+            return False
+        return True
+
+    @cached_property
+    def contradictions(self) -> tuple[Contradiction, ...]:
+        """What contradicts what among the inputs; empty for a sound window."""
+        return contradictions(self.facts)
+
+    @cached_property
+    def _measured(self) -> tuple[str, ...]:
+        names = [name for name in metric_names() if "(" not in name]
+        found = [(name, self[name]) for name in names]
+        return tuple(name for name, one in found if isinstance(one, Measurement) and one.samples != 0)
+
+    @cached_property
+    def _others(self) -> dict[str, Measurements]:
+        """The same window under other assumptions, where nothing confirms the ones that were made."""
+        facts = self.facts
+        phase = facts.phase if facts.phase_given else None
+        return {
+            assumption: Measurements(gather(facts.window, other, phase), alternatives=False)
+            for assumption, other in _other_deployments(facts.deployment)
+        }
+
+    def _outcome(self, name: str) -> Outcome:
+        metric = metric_of(name)
+        for need in metric.needs:
+            if (lacking := lacks(name, self.facts.deployment, need)) is not None:
+                return lacking
+        measured = self._sound(name, metric, _measure(self.facts, name))
+        if not isinstance(measured, Measurement) or metric.needs != ("gpu", "model") or not self._alternatives:
+            return measured
+        return replace(measured, alternatives=self._with_other_assumptions(measured))
+
+    def _sound(self, name: str, metric: Metric, measured: Outcome) -> Outcome:
+        """The measurement, unless the inputs that it rests on contradict each other."""
+        if isinstance(measured, NoData) and self.facts.idle:
+            return measured
+        physics = metric.needs == ("gpu", "model")
+        if not physics and not name.endswith(".per_gpu"):
+            return measured
+        for found in self.contradictions:
+            if physics or found.per_gpu:
+                return Impossible(name, found.reason, found.check, found.implied)
+        return measured
+
+    def _with_other_assumptions(self, measured: Measurement) -> tuple[Alternative, ...]:
+        found = []
+        for assumption, other in self._others.items():
+            outcome = other[measured.metric]
+            if isinstance(outcome, Measurement) and outcome.value != measured.value:
+                found.append(Alternative(assumption, outcome.value))
+        return tuple(found)
+
+
+def measure(facts: WindowFacts) -> Measurements:
+    """Every metric of a window, lazily."""
+    return Measurements(facts)
+
+
+def _measure(facts: WindowFacts, name: str) -> Outcome:
+    """One metric of a window whose inputs are taken to be sound."""
+    family = name.partition("(")[0].partition(".")[0]
+    if family in load("measuring.yaml")["elsewhere"]:
+        key, reason = load("measuring.yaml")["elsewhere"][family]
+        return NoData(name, reason, remedy(key))
+    if facts.idle and name != "errors.rate":
+        return NoData(name, "the engine was idle: no token was computed or generated in this window", remedy("load"))
+    if name in RATES:
+        return RATES[name](facts, name)
+    if family == "decode":
+        return decode_metric(facts, name)
+    if family == "prefill":
+        return prefill_metric(facts, name)
+    if family in ("window", "roofline"):
+        return window_metric(facts, name)
+    metric, statistic = find_metric(name)
+    if metric.name in LATENCIES and statistic is not None:
+        return latency_statistic(facts, metric.name, statistic)
+    if metric.name in GAUGES and statistic is not None:
+        return gauge_statistic(facts, metric.name, statistic)
+    raise AssertionError(f"no measurement is written for {name}")
+
+
+def _other_deployments(deployment: Deployment) -> Iterator[tuple[str, Deployment]]:
+    """Deployments that differ in one assumption which nothing confirms and which would halve the utilisation."""
+    provenance = deployment.provenance
+    if provenance.get("tensor_parallel") == "assumed" and deployment.tensor_parallel == 1:
+        yield "tensor_parallel = 2 (assumed 1)", replace(deployment, tensor_parallel=2)
+    if provenance.get("weights") == "assumed" and ELEMENT_BYTES.get(deployment.weights, 0.0) >= 2.0:
+        yield f"weights = fp8 (assumed {deployment.weights})", replace(deployment, weights="fp8")

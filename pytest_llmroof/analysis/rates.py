@@ -1,0 +1,150 @@
+"""Rates and shares from counters: throughput, prefix hits, speculation, preemptions and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from pytest_llmroof.analysis.facts import WindowFacts
+from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome
+from pytest_llmroof.analysis.residency import gauge, under_load
+from pytest_llmroof.analysis.sources import NO_CLOCK, not_exported, over_duration, source, sources
+from pytest_llmroof.analysis.thresholds import remedy
+from pytest_llmroof.bounded import Bounded
+from pytest_llmroof.units import Unit
+
+#: Requests that ended by one of these reasons did not give what was asked.
+FAILED: Final = ("abort", "error")
+
+
+def output_rate(facts: WindowFacts, metric: str) -> Outcome:
+    """Generated tokens per second of the window."""
+    generated = facts.generated_tokens
+    return _rate(facts, metric, generated, "tokens/s", "generated tokens", "generation_tokens")
+
+
+def input_rate(facts: WindowFacts, metric: str) -> Outcome:
+    """Prompt tokens per second of the window, cached ones included."""
+    what = "prompt tokens, cached ones included,"
+    return _rate(facts, metric, facts.prompt_tokens, "tokens/s", what, "prompt_tokens")
+
+
+def request_rate(facts: WindowFacts, metric: str) -> Outcome:
+    """Finished requests per second of the window."""
+    finished = facts.finished_requests
+    return _rate(facts, metric, finished, "requests/s", "finished requests", "requests_finished", "e2e")
+
+
+def preemptions(facts: WindowFacts, metric: str) -> Outcome:
+    """Requests thrown out of the cache and computed again."""
+    count = facts.window.counter("preemptions")
+    if count is None:
+        return not_exported(facts, metric, "count of preemptions", "counter")
+    return _exact(facts, metric, count, "count", "preempted requests in the window", None, "preemptions")
+
+
+def prefix_hit_rate(facts: WindowFacts, metric: str) -> Outcome:
+    """Share of prompt tokens found in the prefix cache: by tokens where they are counted, else the engine's gauge."""
+    window = facts.window
+    queries, hits = window.counter("prefix_queries"), window.counter("prefix_hits")
+    if queries and hits is not None:
+        how = "tokens found over tokens looked up in the prefix cache"
+        return _exact(facts, metric, hits / queries, "fraction", how, queries, "prefix_hits", "prefix_queries")
+    cached, prompt = window.counter("prompt_tokens_cached"), window.counter("prompt_tokens")
+    if prompt and cached is not None:
+        how = "cached prompt tokens over prompt tokens"
+        return _exact(facts, metric, cached / prompt, "fraction", how, prompt, "prompt_tokens_cached")
+    rate = gauge(window, "prefix_hit_rate", lambda values: sum(values) / len(values))
+    inside = under_load(window, rate) if rate is not None else None
+    known = [value for value in inside.values if 0 <= value <= 1] if inside is not None else []
+    if not known:  # vLLM says -1 where the cache is switched off
+        return not_exported(facts, metric, "prefix cache hits (or the cache is off)", "prefix")
+    how = "the engine's own rate, last sample"
+    return _exact(facts, metric, known[-1], "fraction", how, len(known), "prefix_hit_rate")
+
+
+def acceptance_rate(facts: WindowFacts, metric: str) -> Outcome:
+    """Share of draft tokens that were accepted."""
+    drafted, accepted = facts.window.counter("draft_tokens"), facts.window.counter("accepted_tokens")
+    if drafted is None or accepted is None:
+        return not_exported(facts, metric, "count of draft tokens", "speculative")
+    if not drafted:
+        return NoData(metric, "no token was drafted in this window", remedy("speculative"))
+    how = "accepted over drafted tokens"
+    return _exact(facts, metric, accepted / drafted, "fraction", how, drafted, "accepted_tokens", "draft_tokens")
+
+
+def tokens_per_step(facts: WindowFacts, metric: str) -> Outcome:
+    """Tokens that a sequence emits per verify step: one, and the accepted ones."""
+    drafts, accepted = facts.window.counter("draft_steps"), facts.window.counter("accepted_tokens")
+    if drafts is None or accepted is None:
+        return not_exported(facts, metric, "count of drafts", "speculative")
+    if not drafts:
+        return NoData(metric, "nothing was drafted in this window", remedy("speculative"))
+    how = "1 + accepted tokens over verify steps, which are counted per sequence"
+    return _exact(facts, metric, 1 + accepted / drafts, "count", how, drafts, "accepted_tokens", "draft_steps")
+
+
+def error_rate(facts: WindowFacts, metric: str) -> Outcome:
+    """Share of the finished requests that failed or were aborted, as the server counts them."""
+    window, finished = facts.window, facts.finished_requests
+    counted = [window.counter(name) for name in ("requests_aborted", "requests_errored")]
+    reasons = [engine.finished for engine in window.engines if engine.finished]
+    if not reasons and all(count is None for count in counted):
+        return not_exported(facts, metric, "reasons why requests finished", "counter")
+    if not finished:
+        return NoData(metric, "no request finished in this window", remedy("load"))
+    if reasons:
+        failed = sum(count for one in reasons for reason, count in one.items() if reason in FAILED)
+    else:
+        failed = sum(count for count in counted if count is not None)
+    how = "requests that were aborted or failed over all that finished; requests refused at the door are not in there"
+    return _exact(facts, metric, failed / finished, "fraction", how, finished, "requests_finished")
+
+
+RATES: Final[dict[str, Callable[[WindowFacts, str], Outcome]]] = {
+    "output.tokens_per_second": output_rate,
+    "output.tokens_per_second.per_gpu": output_rate,
+    "input.tokens_per_second": input_rate,
+    "input.tokens_per_second.per_gpu": input_rate,
+    "requests_per_second": request_rate,
+    "requests_per_second.per_gpu": request_rate,
+    "preemptions": preemptions,
+    "prefix_cache.hit_rate": prefix_hit_rate,
+    "speculative.acceptance_rate": acceptance_rate,
+    "speculative.tokens_per_step": tokens_per_step,
+    "errors.rate": error_rate,
+}
+
+
+def _rate(
+    facts: WindowFacts, metric: str, amount: float | None, unit: Unit, what: str, *quantities: str
+) -> Outcome:  # fmt: skip
+    if amount is None:
+        return not_exported(facts, metric, f"count of {what.rstrip(',')}", "counter")
+    bounded = over_duration(Bounded.exactly(amount), facts)
+    if bounded is None:
+        return NoData(metric, NO_CLOCK, remedy("clock"))
+    gpus = facts.deployment.gpus
+    each = metric.endswith(".per_gpu")
+    return Measurement(
+        metric=metric,
+        bounded=bounded.scaled(1 / gpus) if each else bounded,
+        unit=unit,
+        source=source(facts.window, *quantities),
+        method=f"{what} over the whole window, idle included" + (f", over {gpus} GPUs" if each else ""),
+        samples=round(facts.finished_requests) if facts.finished_requests else None,
+    )
+
+
+def _exact(
+    facts: WindowFacts, metric: str, value: float, unit: Unit, method: str, samples: float | None, *quantities: str
+) -> Measurement:
+    return Measurement(
+        metric=metric,
+        bounded=Bounded.exactly(value),
+        unit=unit,
+        source=sources(facts.window, *quantities),
+        method=method,
+        samples=round(samples) if samples is not None else None,
+    )

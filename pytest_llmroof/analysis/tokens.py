@@ -1,0 +1,159 @@
+"""Tokens of a window: asked and computed, generated and fed back, and what hides at its edges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_llmroof.bounded import Bounded
+from pytest_llmroof.telemetry.window import Engine, Window
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Tokens and requests of some engines over a window; None is what the sources do not tell.
+
+    ``prompt`` are prompt tokens of the requests whose first output came (cached ones included), ``computed`` those that
+    passed through the model. ``first`` counts first outputs, ``finished`` finished requests. ``mean_prompt`` is per
+    request, cached tokens included. ``in_flight`` are prompt tokens that may have been computed before the first
+    sample (the interval's low end) or after the last first output (its high end); None where no gauge tells.
+    """
+
+    prompt: float | None
+    computed: float | None
+    cached: float | None
+    generated: float | None
+    first: float | None
+    finished: float | None
+    mean_prompt: float | None
+    mean_output: float | None
+    in_flight: tuple[float, float] | None
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Share of the prompt tokens that were not computed."""
+        if not self.prompt or self.computed is None:
+            return None
+        return min(1.0, max(0.0, 1 - self.computed / self.prompt))
+
+    @property
+    def decoded(self) -> float | None:
+        """Tokens that decode steps emitted: all but the first of each request, which its prefill emits."""
+        if self.generated is None:
+            return None
+        return max(0.0, self.generated - (self.first if self.first is not None else self.finished or 0.0))
+
+    @property
+    def passed(self) -> float | None:
+        """Tokens that passed through the model: the last token of a request is never fed back."""
+        if self.computed is None and self.generated is None:
+            return None
+        return max(0.0, (self.computed or 0.0) + (self.generated or 0.0) - (self.finished or 0.0))
+
+    @property
+    def computed_bounds(self) -> Bounded | None:
+        """Computed prompt tokens with what was in flight at the edges."""
+        if self.computed is None:
+            return None
+        before, after = self.in_flight or (0.0, 0.0)
+        return Bounded(self.computed, max(0.0, self.computed - before), self.computed + after)
+
+
+def count_tokens(window: Window) -> Tokens:
+    """The tokens of all engines of a window (``window.only(engine)`` for one)."""
+    prompt, generated = window.counter("prompt_tokens"), window.counter("generation_tokens")
+    computed = _summed([_computed(engine) for engine in window.engines])
+    first = observations(window, "ttft")
+    finished = finished_requests(window)
+    mean_prompt = _mean(window, "prompt_length") or _ratio(prompt, first or finished)
+    return Tokens(
+        prompt=prompt if prompt is not None else computed,
+        computed=computed,
+        cached=None if prompt is None or computed is None else max(0.0, prompt - computed),
+        generated=generated,
+        first=first,
+        finished=finished,
+        mean_prompt=mean_prompt,
+        mean_output=_mean(window, "generation_length") or _ratio(generated, finished or first),
+        in_flight=_in_flight(window, mean_prompt),
+    )
+
+
+def finished_requests(window: Window) -> float | None:
+    """Finished requests of all engines, however they ended; None where nothing counts them."""
+    return _summed([_finished(engine) for engine in window.engines])
+
+
+def observations(window: Window, histogram: str) -> float | None:
+    """Observations in a histogram over all engines, None where none has it (different buckets do not matter)."""
+    return _summed([engine.histograms[histogram].count for engine in window.engines if histogram in engine.histograms])
+
+
+def total(window: Window, histogram: str) -> float | None:
+    """Sum of a histogram's observed values over all engines, None where none has it."""
+    return _summed([engine.histograms[histogram].total for engine in window.engines if histogram in engine.histograms])
+
+
+def requests_at(window: Window, sample: int) -> float | None:
+    """Requests in the engines (running and waiting) at the first (0) or last (-1) sample; None where no gauge tells."""
+    values = [
+        engine.gauges[gauge].values[sample]
+        for engine in window.engines
+        for gauge in ("running", "waiting")
+        if gauge in engine.gauges and engine.gauges[gauge].values
+    ]
+    return sum(values) if values else None
+
+
+def _computed(engine: Engine) -> float | None:
+    """Prompt tokens that passed through the model, by the best source that this engine has."""
+    counters, histograms = engine.counters, engine.histograms
+    if "prompt_tokens_computed" in counters:
+        return counters["prompt_tokens_computed"]
+    prompt = counters.get("prompt_tokens")
+    if prompt is not None and "prompt_tokens_cached" in counters:
+        return max(0.0, prompt - counters["prompt_tokens_cached"])
+    if "computed_length" in histograms and _all_counted(engine):
+        return histograms["computed_length"].total
+    if prompt is not None and "prefix_hits" in counters:
+        return max(0.0, prompt - counters["prefix_hits"])
+    rates = engine.gauges.get("prefix_hit_rate")
+    if prompt is not None and rates is not None and rates.values and rates.values[-1] > 0:
+        return prompt * (1 - min(1.0, rates.values[-1]))
+    return prompt
+
+
+def _all_counted(engine: Engine) -> bool:
+    """Whether every request whose first output came has finished: the per-request histogram then misses none."""
+    first = engine.histograms.get("ttft")
+    return first is None or engine.histograms["computed_length"].count >= first.count
+
+
+def _finished(engine: Engine) -> float | None:
+    if engine.finished:
+        return sum(engine.finished.values())
+    if "requests_finished" in engine.counters:
+        return engine.counters["requests_finished"]
+    histogram = engine.histograms.get("e2e")
+    return histogram.count if histogram is not None else None
+
+
+def _in_flight(window: Window, mean_prompt: float | None) -> tuple[float, float] | None:
+    """Prompt tokens that may hide at the first and at the last sample; none where an edge is idle."""
+    first, last = requests_at(window, 0), requests_at(window, -1)
+    if first is None or last is None:
+        return None
+    prompt = mean_prompt or 0.0
+    return (0.0 if window.since_start else first * prompt, last * prompt)
+
+
+def _mean(window: Window, histogram: str) -> float | None:
+    return _ratio(total(window, histogram), observations(window, histogram))
+
+
+def _ratio(numerator: float | None, denominator: float | None) -> float | None:
+    return numerator / denominator if numerator is not None and denominator else None
+
+
+def _summed(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
