@@ -164,8 +164,8 @@ def _derivations(
         if source not in found.counters:
             continue
         value, name = found.counters[source], found.names[source]
-        if "where_off" in rule:
-            if rule["where_off"] in later.off:
+        if "where_disabled" in rule:
+            if rule["where_disabled"] in later.disabled:
                 yield value, name
             continue
         less = [quantity for quantity in rule["less"] if quantity in found.counters]

@@ -32,7 +32,7 @@ class Target:
     where: tuple[tuple[str, str], ...] = ()
     scale: float = 1.0
     combine: Literal["sum", "max"] = "max"
-    off: float | None = None
+    disabled: float | None = None
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class EngineNames:
             for rank, spec in enumerate(map(_spec, names)):
                 yield spec["name"], Target(
                     quantity, "gauge", "value", rank, spec["name"],
-                    scale=spec.get("scale", 1.0), combine=spec.get("combine", "max"), off=spec.get("off"),
+                    scale=spec.get("scale", 1.0), combine=spec.get("combine", "max"), disabled=spec.get("disabled"),
                 )  # fmt: skip
         if finished := self.entry.get("finished"):
             for suffix in ("_total", ""):

@@ -25,7 +25,7 @@ _LABEL: Final = rf"[ \t]*+(?:[a-zA-Z_][a-zA-Z0-9_]*+{_EQUALS}|{_STRING}(?:{_EQUA
 _LABELS: Final = rf"\{{(?:{_LABEL}(?:,{_LABEL})*+,?)?[ \t]*+\}}"
 _HEAD: Final = re.compile(rf"[ \t]*+(?P<name>{_NAME})?[ \t]*+(?P<labels>{_LABELS})?")
 _REST: Final = re.compile(
-    r"[ \t]*+(?P<value>[^\s#]\S*)(?:[ \t]++(?P<timestamp>[^\s#]\S*))?(?P<exemplar>[ \t]++#.*)?[ \t]*+"
+    r"[ \t]*+(?P<value>[^\s#{]\S*)(?:[ \t]++(?P<timestamp>[^\s#]\S*))?(?P<exemplar>[ \t]++#.*)?[ \t]*+"
 )
 _EXEMPLAR: Final = re.compile(rf"[ \t]++#[ \t]*+{_LABELS}[ \t]++(?P<value>\S++)(?:[ \t]++(?P<timestamp>\S++))?[ \t]*+")
 _PAIR: Final = re.compile(rf"(?P<key>[a-zA-Z_][a-zA-Z0-9_]*+|{_STRING})[ \t]*+(?:=[ \t]*+(?P<value>{_STRING}))?")
@@ -156,12 +156,13 @@ class _Reader:
         if match is None or rest is None or not (match["name"] or match["labels"]):
             raise _Malformed(_what_is_wrong(line))
         series = self.heads.get(head) or self._series(head, match["name"], match["labels"])
+        value = _number(rest["value"])
         if rest["exemplar"]:
             _check_exemplar(rest["exemplar"])
         timestamp = _number(rest["timestamp"], "timestamp") if rest["timestamp"] else None
         if timestamp is not None and not self.openmetrics:
             timestamp /= 1000.0
-        self._add(series, Sample(series.name, series.labels, _number(rest["value"]), timestamp), number)
+        self._add(series, Sample(series.name, series.labels, value, timestamp), number)
 
     def _series(self, head: str, name: str | None, labels: str | None) -> Series:
         name, parsed = _labels(name, labels)
@@ -315,10 +316,10 @@ def _what_is_wrong(line: str) -> str:
 def _wrong_labels(rest: str) -> str:
     good = re.match(rf"\{{(?:{_LABEL},)*+(?:{_LABEL})?", rest)
     remaining = rest[good.end() :] if good else rest
-    if not remaining:
-        return "the labels are not closed: } is missing"
     if remaining.count('"') % 2:
         return "the labels are not closed: a quote is missing"
+    if "}" not in remaining:
+        return "the labels are not closed: } is missing"
     return f"the labels cannot be read at {_short(remaining)}"
 
 

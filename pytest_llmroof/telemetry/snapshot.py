@@ -57,7 +57,7 @@ class Snapshot:
     names: Mapping[str, str] = field(default_factory=dict)
     created: Mapping[str, float] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
-    off: frozenset[str] = frozenset()
+    disabled: frozenset[str] = frozenset()
     declared: frozenset[str] = frozenset()
     problems: tuple[str, ...] = ()
 
@@ -142,7 +142,7 @@ class _Collector:
         self.finished: dict[str, float] = {}
         self.created: dict[str, float] = {}
         self.facts: dict[str, str] = {}
-        self.off: set[str] = set()
+        self.disabled: set[str] = set()
         self.problems: list[str] = []
 
     def take(self, other: _Collector) -> None:
@@ -182,8 +182,8 @@ class _Collector:
                     self.facts[label] = fact
 
     def _gauge(self, key: tuple[str, int], target: Target, sample: Sample) -> None:
-        if target.off is not None and sample.value == target.off:
-            self.off.add(target.quantity)
+        if target.disabled is not None and sample.value == target.disabled:
+            self.disabled.add(target.quantity)
         elif math.isfinite(sample.value):
             self.exposed.setdefault(key, sample.name)
             per_process = any(label in sample.labels for label in self.processes)
@@ -209,7 +209,7 @@ class _Collector:
             names["requests_finished"] = self.exposed["requests_finished", 0]
         return Snapshot(
             self.identity, counters, histograms, gauges, self.finished, names, self.created, self.facts,
-            frozenset(self.off), declared, tuple(self.problems),
+            frozenset(self.disabled), declared, tuple(self.problems),
         )  # fmt: skip
 
 
