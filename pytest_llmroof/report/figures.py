@@ -66,9 +66,12 @@ def apart(value: float, limit: float, unit: Unit) -> str:
     return shown
 
 
-def distance(value: float, limit: float, unit: Unit) -> str:
-    """How far a printed value is from a printed limit: ``33.7 points`` for shares, else ``19.2 %`` of the limit."""
-    shown, border = apart(value, limit, unit), precise(limit, unit)
+def distance(value: float, limit: float, unit: Unit, border: str | None = None) -> str:
+    """How far a printed value is from a printed limit: ``33.7 points`` for shares, else ``19.2 %`` of the limit.
+
+    ``border`` is how the limit is printed, where that is not ``precise``.
+    """
+    shown, border = apart(value, limit, unit), border or precise(limit, unit)
     if unit == "fraction":
         decimals = max(_decimals(shown), _decimals(border))
         return f"{abs(number_of(shown) - number_of(border)):.{decimals}f} points"

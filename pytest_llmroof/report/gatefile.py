@@ -98,9 +98,9 @@ _PLAIN: Final = re.compile(r"[A-Za-z_][\w./-]*(?: (?:>=|<=|<|>) [\w.%/]+)?")
 
 
 def scalar(value: Any) -> str:
-    """One scalar, quoted where a YAML reader could take it for something else. Control characters are escaped."""
+    """One scalar, quoted where a YAML reader could take it for something else. Its text must be ``wire.visible``."""
     if not isinstance(value, str):
         return json.dumps(value)
     if _PLAIN.fullmatch(value) and value.isascii() and yaml.safe_load(value) == value:
         return value
-    return json.dumps(value, ensure_ascii=True)
+    return json.dumps(value, ensure_ascii=False)

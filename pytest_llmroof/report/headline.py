@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pytest_llmroof.report.figures import apart, distance
-from pytest_llmroof.report.limits import expected
+from pytest_llmroof.report.figures import apart
+from pytest_llmroof.report.limits import away, expected
 from pytest_llmroof.report.wire import Document
 
 LONGEST: Final = 200
@@ -17,34 +17,27 @@ _SHORTEST_EXPECTATION: Final = 60
 def headline(window: Document, gate: Document) -> str:
     """One line that stands alone in a summary, a JUnit message or an annotation."""
     tail = f"   [{gate['id']}]" if gate["id"] else ""
-    if gate["verdict"] in ("pass", "fail") and gate["value"] is not None:
-        line = _judged(window, gate, LONGEST - len(tail))
-    else:
-        line = _not_measured(gate, LONGEST - len(tail))
-    return shorten(line, LONGEST - len(tail)) + tail
+    room = LONGEST - len(tail)
+    return shorten(_judged(window, gate, room) if judged(gate) else _not_measured(gate, room), room) + tail
+
+
+def judged(gate: Document) -> bool:
+    """Whether a value was held against a limit."""
+    return gate["verdict"] in ("pass", "fail") and gate["value"] is not None and gate["limit"] is not None
 
 
 def _judged(window: Document, gate: Document, room: int) -> str:
-    value, limit, unit = gate["value"], gate["limit"], gate["unit"]
     found = f"found {quantity_apart(gate)}, expected "
-    away = f" ({distance(value, limit, unit)} {_side(gate)}{', approximate' if gate['approximate'] else ''})"
-    asked = shorten(expected(gate), max(_SHORTEST_EXPECTATION, room - len(found) - len(away)))
+    apart_by = f" ({away(gate)}{', approximate' if gate['approximate'] else ''})"
+    asked = shorten(expected(gate), max(_SHORTEST_EXPECTATION, room - len(found) - len(apart_by)))
     cause = cause_of(window, gate) if gate["verdict"] == "fail" else None
-    line = found + asked + away
+    line = found + asked + apart_by
     return f"{line}; {cause}" if cause else line
 
 
 def quantity_apart(gate: Document) -> str:
     """The value, printed so that it differs from the limit where it does."""
-    if gate["limit"] is None:
-        return apart(gate["value"], gate["value"], gate["unit"])
     return apart(gate["value"], gate["limit"], gate["unit"])
-
-
-def _side(gate: Document) -> str:
-    if gate["verdict"] == "pass":
-        return "to spare"
-    return "short" if gate["operator"] in (">=", ">") else "over"
 
 
 def _not_measured(gate: Document, room: int) -> str:

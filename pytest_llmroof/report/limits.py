@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from pytest_llmroof.report.figures import precise, quantity
+from pytest_llmroof.report.figures import distance, precise, quantity
 from pytest_llmroof.report.wire import Document
 from pytest_llmroof.units import Unit
 
@@ -23,6 +23,13 @@ def expected(gate: Document) -> str:
     """``decode.mbu >= 75 %``."""
     per = f" per {gate['per']}" if gate["per"] else ""
     return f"{gate['metric']} {gate['operator']} {limit_text(gate)}{per}"
+
+
+def away(gate: Document) -> str:
+    """``33.7 points short``, ``19.2 % over``, ``6.2 points to spare``: a judged gate's distance to its limit."""
+    border = None if gate["limit_kind"] == "absolute" else quantity(gate["limit"], gate["unit"])
+    side = "to spare" if gate["verdict"] == "pass" else "short" if gate["operator"] in (">=", ">") else "over"
+    return f"{distance(gate['value'], gate['limit'], gate['unit'], border)} {side}"
 
 
 def supported_limit(supported: float, bound: float | None, operator: str, unit: Unit) -> float:

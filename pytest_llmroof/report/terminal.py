@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pytest_llmroof.report.document import shown_word
-from pytest_llmroof.report.figures import distance, quantity
-from pytest_llmroof.report.headline import cause_of, one_line, quantity_apart, shorten
-from pytest_llmroof.report.limits import expected
+from pytest_llmroof.report.figures import quantity
+from pytest_llmroof.report.headline import cause_of, judged, one_line, quantity_apart, shorten
+from pytest_llmroof.report.limits import away, expected
 from pytest_llmroof.report.wire import Document
 from pytest_llmroof.units import format_quantity
 
@@ -67,18 +67,14 @@ def _expectation(window: Document, gate: Document, several: bool) -> str:
 
 
 def _finding(window: Document, gate: Document) -> str:
-    if gate["verdict"] in ("pass", "fail") and gate["value"] is not None:
+    if judged(gate):
         return ", ".join(_found_parts(window, gate))
     word = "" if gate["verdict"] == "no data" else f"{gate['verdict']}: "
     return word + one_line(gate["reason"] or "")
 
 
 def _found_parts(window: Document, gate: Document) -> Iterator[str]:
-    found = quantity_apart(gate)
-    if gate["limit"] is not None:
-        side = "to spare" if gate["verdict"] == "pass" else "short" if gate["operator"][0] == ">" else "over"
-        found += f" ({distance(gate['value'], gate['limit'], gate['unit'])} {side})"
-    yield found
+    yield f"{quantity_apart(gate)} ({away(gate)})"
     if gate["approximate"]:
         yield "approximate"
     if gate["verdict"] == "fail" and (cause := cause_of(window, gate)):

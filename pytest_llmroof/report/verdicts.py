@@ -41,7 +41,7 @@ def gate_document(assessment: Assessment, verdict: Verdict) -> Document:
         "file": gate.position.file if gate.position else None,
         "line": gate.position.line if gate.position else None,
         "known": known_range(gate.metric, assessment.deployment) if gate.default else None,
-        "in_words": None if verdict.word == "pass" else in_words(assessment, verdict),
+        "in_words": in_words(assessment, verdict),
         **_outcome(outcome),
     }
 

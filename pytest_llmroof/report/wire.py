@@ -15,10 +15,10 @@ from pytest_llmroof.gates.spec import TelemetrySource, WindowSpec
 #: A JSON object of exact built-ins. Its keys are listed in the report's documentation, so values are left open here.
 Document = dict[str, Any]
 
-#: Control characters (new line and tab excepted), direction marks, line separators and lone surrogates: they could
-#: rewrite a terminal or break an encoder.
+#: Control characters (new line and tab excepted), direction marks, line separators, lone surrogates, non-characters:
+#: they could rewrite a terminal or break an encoder.
 _UNSAFE: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\ufff9-\ufffb]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff\ufff9-\ufffb\ufffe\uffff]"
 )
 _USER_INFORMATION: Final = re.compile(r"(\b[a-zA-Z][a-zA-Z0-9+.-]*://)[^\s/@'\"]*@")
 _QUERY: Final = re.compile(r"(\b[a-zA-Z][a-zA-Z0-9+.-]*://[^\s?#'\"<>]+)[?#][^\s'\"<>]*")

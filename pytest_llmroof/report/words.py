@@ -20,8 +20,10 @@ _NOTABLE_RATIO: Final = 1.1
 _ALSO_LOST: Final[dict[str, tuple[Cause, ...]]] = {"C": ("exposed communication: waiting",)}
 
 
-def in_words(assessment: Assessment, verdict: Verdict) -> str:
-    """One sentence without symbols; what was not measured says so."""
+def in_words(assessment: Assessment, verdict: Verdict) -> str | None:
+    """One sentence without symbols; what was not measured says so. None for a pass, and for what was not judged."""
+    if verdict.word in ("pass", "not judged", "not run"):
+        return None
     if verdict.word in ("no data", "inconclusive", "impossible"):
         return wording()["finding"]["not_measured" if verdict.word == "no data" else verdict.word]
     clauses = [_finding(assessment, verdict)]

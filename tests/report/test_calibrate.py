@@ -1,0 +1,171 @@
+"""Gate files written from reports, and for a model and an accelerator."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import assessments as made
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_llmroof.__main__ import main
+from pytest_llmroof.analysis.measurement import Outcome
+from pytest_llmroof.gates.file import load_gate_file
+from pytest_llmroof.gates.grammar import parse_gate
+from pytest_llmroof.gates.spec import TelemetrySource
+from pytest_llmroof.report import json_report
+from pytest_llmroof.report.calibrate import calibrated
+from pytest_llmroof.report.document import report_document, window_document
+from pytest_llmroof.report.gatefile import scalar
+from pytest_llmroof.report.wire import visible
+
+TPOT = made.measured("tpot.p99", 0.046, 0.04, 0.05, "seconds", bucketed=True)
+
+
+def outcomes(slower: float = 1.0) -> dict[str, Outcome]:
+    """The flagship's window, every step longer by a factor."""
+    mbu, itl = made.mbu(), made.itl()
+    return {
+        "decode.mbu": replace(mbu, bounded=mbu.bounded.scaled(1 / slower)),
+        "itl.mean": replace(itl, bounded=itl.bounded.scaled(slower)),
+        "tpot.p99": TPOT,
+    }
+
+
+def report(*verdicts: Any, measured: Mapping[str, Outcome] | None = None, **changes: Any) -> dict[str, Any]:
+    assessment = made.assessment(*verdicts, outcomes=measured or outcomes(), **changes)
+    return report_document([window_document(assessment)], labels={}, created="2026-11-29T12:00:00Z")
+
+
+def read(text: str, folder: Path) -> Any:
+    """The window of a gate file, with the real reader: what is written must be accepted without a word."""
+    path = folder / "llmroof.yaml"
+    path.write_text(text, encoding="utf-8")
+    (spec,) = load_gate_file(path, folder)
+    return spec
+
+
+def holds(expression: str, value: float) -> bool:
+    gate = parse_gate(expression)
+    return value >= gate.limit.value if gate.operator == ">=" else value <= gate.limit.value
+
+
+def test_the_file_is_valid_and_says_where_its_limits_come_from(tmp_path: Path) -> None:
+    text = calibrated([("report.json", report())])
+    spec = read(text, tmp_path)
+    assert [(gate.canonical, gate.id, gate.why) for gate in spec.gates] == [
+        ("decode.mbu >= 39%", "REL-7", "41.3 % (40.9 % to 41.8 %, 3100 samples) in report.json of 2026-11-29"),
+        ("itl.mean <= 27.5ms", None, "26.2 ms (3100 samples) in report.json of 2026-11-29"),  # 26.2 x 1.05 = 27.51
+        ("tpot.p99 <= 50ms", None, "46 ms (40 ms to 50 ms, 3100 samples) in report.json of 2026-11-29"),
+    ]
+    assert (spec.gpu, spec.model, spec.phase) == ("h100", "llama-3.1-70b", "decode")
+    assert spec.deployment == {"tensor_parallel": 4}
+    assert [source.shown for source in spec.telemetry] == ["after.prom"]
+    assert "75%" not in text
+
+
+def test_it_passes_on_its_own_window_and_fails_on_a_slower_one(tmp_path: Path) -> None:
+    gates = read(calibrated([("report.json", report())]), tmp_path).gates
+    assert [holds(gate.canonical, outcomes()[gate.metric].value) for gate in gates] == [True, True, True]  # type: ignore[union-attr]
+    slower = [holds(gate.canonical, outcomes(1.1)[gate.metric].value) for gate in gates]  # type: ignore[union-attr]
+    assert slower == [False, False, True]
+
+
+def test_several_reports_support_what_the_worst_of_them_does(tmp_path: Path) -> None:
+    text = calibrated([("one.json", report()), ("two.json", report(measured=outcomes(1.02)))])
+    gates = read(text, tmp_path).gates
+    assert gates[0].canonical == "decode.mbu >= 38%"  # 0.409 / 1.02 x 0.95 = 0.381
+    assert gates[1].canonical == "itl.mean <= 28.1ms"  # 26.2 x 1.02 x 1.05 = 28.06
+    assert gates[0].why is not None
+    assert gates[0].why.count("2026-11-29") == 2
+
+
+def test_what_was_not_bounded_is_a_comment(tmp_path: Path) -> None:
+    beyond = made.measured("ttft.p99", 12.0, 10.0, math.inf, "seconds", bucketed=True)
+    gate = made.verdict(made.gate("ttft.p99", "<=", 2.0, "2s", "seconds"), beyond)
+    text = calibrated([("report.json", report(gate, measured={**outcomes(), "ttft.p99": beyond}))])
+    assert "# ttft.p99 <=: no limit is supported: 12 s (10 s to unbounded, 3100 samples)" in text
+    assert "ttft.p99" not in [gate.metric for gate in read(text, tmp_path).gates]
+
+
+def test_severity_and_replicas_are_kept(tmp_path: Path) -> None:
+    gate = made.gate("itl.mean", "<=", 0.02, "20ms", "seconds", severity="warn", per="replica")
+    worst = replace(made.itl(), bounded=made.itl().bounded.scaled(1.2))
+    (first, *_) = read(calibrated([("r.json", report(made.verdict(gate, worst)))]), tmp_path).gates
+    assert (first.canonical, first.severity, first.per) == ("itl.mean <= 33ms", "warn", "replica")  # 31.44 x 1.05
+
+
+def test_windows_on_other_hardware_keep_apart(tmp_path: Path) -> None:
+    other = replace(made.TP4, accelerator=replace(made.H100, name="h200-sxm-141gb"))
+    on_h200 = report(deployment=other, spec=made.spec(gpu="h200"))
+    content = yaml.safe_load(calibrated([("a.json", report()), ("b.json", on_h200)]))
+    assert content["model"] == "llama-3.1-70b"
+    assert {name: window["gpu"] for name, window in content["windows"].items()} == {
+        "decode h100-sxm5-80gb 1": "h100", "decode h200-sxm-141gb 2": "h200"
+    }  # fmt: skip
+
+
+def test_a_servers_secrets_are_asked_for(tmp_path: Path) -> None:
+    source = TelemetrySource("url", "https://host/metrics", options={"url": "https://me:pass-word@host/metrics"})
+    text = calibrated([("r.json", report(spec=made.spec(telemetry=(source,))))])
+    assert "# headers, selectors and credentials are in no report" in text
+    assert yaml.safe_load(text)["windows"]["decode"]["telemetry"] == {"url": "https://host/metrics"}
+    assert "pass-word" not in text
+
+
+@given(st.text())
+def test_any_text_is_read_back_as_it_was(text: str) -> None:
+    assert yaml.safe_load(scalar(visible(text))) == visible(text)
+
+
+@pytest.mark.parametrize("text", ["no", "1e3", "60:30", "null", "~", "${TOKEN}", "a: b", "# x", "2026-11-29", "0x10"])
+def test_traps_of_yaml_are_quoted(text: str) -> None:
+    assert yaml.safe_load(f"key: {scalar(text)}") == {"key": text}
+
+
+def test_the_verb_writes_to_standard_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "report.json"
+    json_report.write(path, report())
+    assert main(["init", f"--from={path}"]) == 0
+    assert capsys.readouterr().out == calibrated([("report.json", report())])
+
+
+def test_the_verb_without_a_report_writes_a_first_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", "--model=llama-3.1-70b", "--gpu=h100"]) == 0
+    path = tmp_path / "llmroof.yaml"
+    path.write_text(capsys.readouterr().out, encoding="utf-8")
+    decode, prefill = load_gate_file(path, tmp_path)
+    # 141.1 GB of bf16 weights do not fit one board of 80 GB; on two, 70.6 GB of each 72 GB that may be taken do.
+    assert decode.deployment == {"tensor_parallel": 2, "weights": "bf16"}
+    assert [gate.canonical for gate in (*decode.gates, *prefill.gates)] == ["decode.mbu >= 75%", "prefill.mfu >= 45%"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give --from=REPORT.json, or both --model=NAME and --gpu=NAME"),
+        (["--model=llama-3.1-70b"], "give --from"),
+        (["--model=llama-3.1-7b", "--gpu=h100"], "llama-3.1-8b"),
+        (["--from=gone.json"], "gone.json: No such file"),
+        (["--from=gone.json", "--gpu=h100"], "give --from"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["init", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert len(captured.err.splitlines()) == 1
+
+
+def test_reports_can_be_read_by_other_programs() -> None:
+    assert json.loads(json.dumps(report()))["windows"][0]["asked"]["deployment"] == {"tensor_parallel": 4}

@@ -1,0 +1,88 @@
+"""The section of the terminal summary."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import assessments as made
+import pytest
+
+from pytest_llmroof.report.document import report_document, window_document
+from pytest_llmroof.report.terminal import scope_text, summary_lines
+
+#: The second board of that short name, as a catalogue would list it.
+SHARED_NAME = replace(made.H100, also=("h100-sxm5-64gb",))
+
+
+def report(**changes: Any) -> dict[str, Any]:
+    itl = made.gate("itl.mean", "<=", 0.05, "50ms", "seconds")
+    ttft = made.gate("ttft.p99", "<=", 2.0, "2s", "seconds", id="REL-9")
+    window = window_document(
+        made.assessment(
+            made.verdict(itl, made.itl(), "pass"),
+            made.verdict(made.gate(limit=0.41, written="41%"), made.mbu(), "pass", approximate=True),
+            made.verdict(ttft, made.no_data("ttft.p99", "no series ttft"), "no data"),
+            made.verdict(made.gate(limit=0.42, written="42%", severity="warn"), made.mbu(), "fail"),
+            made.verdict(made.gate(limit=0.5, written="50%"), made.mbu()),
+            made.flagship_verdict(),
+            **changes,
+        )
+    )
+    missed = [{"node_id": "llmroof.yaml::prefill::prefill.mfu >= 45%", "reason": "deselected"}]
+    return report_document([window], labels={}, created="", not_run=missed)
+
+
+def test_one_line_a_gate_worst_margin_first() -> None:
+    assert summary_lines(report(), 160) == [
+        "4 x NVIDIA H100 SXM5 80GB, bf16 989 TFLOP/s dense, 3.35 TB/s; Llama 3.1 70B bf16, TP 4",
+        "FAIL          decode.mbu >= 75 % [REL-7] (default)  41.3 % (33.7 points short), "
+        "scenario C: communication and interconnect stalls",
+        "FAIL          decode.mbu >= 50 %                    41.3 % (8.7 points short), "
+        "scenario C: communication and interconnect stalls",
+        "NOT MEASURED  ttft.p99 <= 2 s [REL-9]               no series ttft",
+        "WARNED        decode.mbu >= 42 %                    41.3 % (0.7 points short), "
+        "scenario C: communication and interconnect stalls",
+        "PASS          decode.mbu >= 41 %                    41.3 % (0.3 points to spare), approximate",
+        "PASS          itl.mean <= 50 ms                     26.2 ms (47.6 % to spare)",
+        "NOT RUN       1 gate: llmroof.yaml::prefill::prefill.mfu >= 45%",
+    ]
+
+
+@pytest.mark.parametrize("width", [20, 60, 80, 132])
+def test_lines_fit_the_width_and_keep_the_finding(width: int) -> None:
+    lines = summary_lines(report(), width)
+    assert max(map(len, lines)) <= max(width, 40)
+    if width >= 60:
+        assert [line.split("  ")[0] for line in lines if line.startswith("FAIL")] == ["FAIL", "FAIL"]
+        assert sum("41.3 %" in line for line in lines) == 4
+
+
+def test_quiet_says_failures_only() -> None:
+    assert {line.split("  ")[0] for line in summary_lines(report(), 160, -1)} == {"FAIL", "NOT MEASURED"}
+
+
+def test_no_gates_no_section() -> None:
+    assert summary_lines(report_document([], labels={}, created=""), 80) == []
+
+
+def test_windows_are_named_where_there_are_several() -> None:
+    two = [window_document(made.assessment(spec=made.spec(id=f"a.yaml::{name}", name=name))) for name in ("one", "two")]
+    scope, *lines = summary_lines(report_document(two, labels={}, created=""), 160)
+    assert scope.startswith("4 x NVIDIA H100")  # one line of scope for both
+    for name, line in zip(("one", "two"), lines, strict=True):
+        assert f"{name}: decode.mbu >= 75 %" in line
+
+
+def test_the_scope_line_says_what_is_assumed_and_which_boards_share_the_name() -> None:
+    assumed = replace(made.TP4, accelerator=SHARED_NAME, provenance={"tensor_parallel": "given", "weights": "assumed"})
+    window = window_document(made.assessment(deployment=assumed))
+    assert scope_text(window) == (
+        "4 x NVIDIA H100 SXM5 80GB, bf16 989 TFLOP/s dense, 3.35 TB/s; Llama 3.1 70B bf16, TP 4; "
+        "assumed: weights; other boards of that short name: h100-sxm5-64gb"
+    )
+
+
+def test_a_window_without_hardware_and_model_has_no_scope_line() -> None:
+    bare = made.assessment(deployment=replace(made.TP4, accelerator=None, model=None))
+    assert scope_text(window_document(bare)) == ""

@@ -1,0 +1,207 @@
+"""First lines, the forms of a text without a measurement, its length, and how figures are printed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import assessments as made
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from recompute import recompute
+
+from pytest_llmroof.analysis.diagnosis import Diagnosis, Evidence, Remedy
+from pytest_llmroof.analysis.facts import Busy
+from pytest_llmroof.bounded import Bounded
+from pytest_llmroof.gates.gate import Limit
+from pytest_llmroof.report.document import window_document
+from pytest_llmroof.report.figures import apart, distance, grouped, percentages, precise, share_in_words, short_count
+from pytest_llmroof.report.limits import supported_limit
+from pytest_llmroof.report.text import failing_text, headline
+from pytest_llmroof.units import Unit
+
+
+def first_line(verdict: Any, **changes: Any) -> str:
+    document = window_document(made.assessment(verdict, **changes))
+    return headline(document, document["gates"][0])
+
+
+def whole_text(verdict: Any, **changes: Any) -> str:
+    document = window_document(made.assessment(verdict, **changes))
+    return failing_text(document, document["gates"][0])
+
+
+LATE = made.measured("itl.mean", 0.0143, 0.0143, 0.0143, "seconds")
+
+
+def test_a_latency_is_over_its_limit_by_a_share_of_it() -> None:
+    line = first_line(made.verdict(made.gate("itl.mean", "<=", 0.012, "12ms", "seconds"), LATE))
+    assert line.startswith("found 14.3 ms, expected itl.mean <= 12 ms (19.2 % over); scenario C: ")  # 14.3/12 = 1.192
+
+
+def test_a_limit_relative_to_something_shows_what_it_came_to() -> None:
+    gate = replace(made.gate(written="85% of achievable"), limit=Limit("of achievable", 0.85))
+    line = first_line(made.verdict(gate, made.mbu(), limit=0.72675))
+    assert line.startswith("found 41.3 %, expected decode.mbu >= 85% of achievable (72.7 %) (31.4 points short)")
+
+
+@pytest.mark.parametrize(("word", "start"), [("no data", "NOT MEASURED"), ("not judged", "NOT JUDGED")])
+def test_forms_without_a_measurement(word: Any, start: str) -> None:
+    line = first_line(made.verdict(made.gate(id="REL-7"), made.no_data(), word))
+    assert line == f"{start}: connection refused at http://host:8000/metrics; expected decode.mbu >= 75 %   [REL-7]"
+
+
+def test_impossible_says_so_and_names_what_to_check() -> None:
+    text = whole_text(made.verdict(made.gate(), made.impossible(), "impossible"))
+    lines = text.splitlines()
+    assert lines[0] == (
+        "NOT MEASURED (impossible): a step took 5.20 ms, and its floor is 10.8 ms: 208 % of the bandwidth;"
+        " expected decode.mbu >= 75 %"
+    )
+    assert "  check          weights (bf16)" in lines
+    assert "DIAGNOSIS" not in text
+
+
+def test_no_data_names_the_command_that_gives_it() -> None:
+    text = whole_text(made.verdict(made.gate(), made.no_data(), "no data"))
+    command = "python -m pytest_llmroof record --out=recordings/decode URL -- COMMAND"
+    assert f"  to measure it  {command}" in text.splitlines()
+    assert "this could not be measured, so it cannot pass" in text
+    assert "roofline" not in text
+
+
+def test_the_remedy_is_said_once() -> None:
+    missing = made.no_data()
+    reason = f"{missing.reason}; {missing.remedy}"
+    text = whole_text(made.verdict(made.gate(), missing, "no data", reason=reason))
+    assert " ".join(text.split()).count("record --out=") == 1 + text.splitlines()[0].count("record --out=")
+
+
+def test_an_approximate_verdict_says_what_would_settle_it() -> None:
+    close = replace(made.mbu(), settle="record 4 times as many requests")
+    gate = made.gate(limit=0.415, written="41.5%")
+    reason = "the limit lies inside 40.9 .. 41.8 %"
+    lines = whole_text(made.verdict(gate, close, approximate=True, reason=reason)).splitlines()
+    assert lines[0].startswith("found 41.3 %, expected decode.mbu >= 41.5 % (0.2 points short, approximate); scenario")
+    assert "  approximate    the limit lies inside 40.9 .. 41.8 %" in lines
+    assert "  to settle it   record 4 times as many requests" in lines
+
+
+def crowded() -> Diagnosis:
+    return replace(
+        made.SCENARIO_C,
+        evidence=tuple(Evidence("C", index % 2 == 0, f"statement {index} " * 20, "x.json") for index in range(30)),
+        remedies=tuple(Remedy(f"remedy {index} " * 12, "detail " * 60, "effect") for index in range(12)),
+        missing=tuple(f"missing {index} " * 9 for index in range(9)),
+    )
+
+
+def test_at_most_forty_lines_and_the_first_remedy_is_among_them() -> None:
+    noisy = made.facts(seen=made.window(notes=("a note " * 30,) * 9, unread=("file " * 30,) * 9))
+    text = whole_text(made.flagship_verdict(), diagnoses={"decode": crowded()}, facts=noisy)
+    lines = text.splitlines()
+    assert len(lines) <= 40
+    assert lines[-1].endswith("more lines: the JSON report holds them)")
+    assert any(line.startswith("REMEDIATION    1. remedy 0") for line in lines)
+    assert max(map(len, lines)) <= 200
+
+
+@given(st.text(max_size=400), st.text(min_size=1, max_size=60), st.sampled_from(["fail", "no data", "impossible"]))
+def test_a_first_line_is_one_line_of_at_most_200_characters(words: str, gate_id: str, word: Any) -> None:
+    metric = "goodput(" + ", ".join(["ttft<=2s"] * 40) + ")"
+    outcome = made.measured(metric, 0.413, 0.4, 0.42, "fraction") if word == "fail" else made.no_data(metric, words)
+    gate = made.gate(metric, limit=0.75, id=gate_id.replace("\n", " ").replace("\t", " "))
+    titled = Diagnosis("C", ("C",), words, None, "low", "window")
+    line = first_line(made.verdict(gate, outcome, word), diagnoses={"window": titled})
+    assert len(line) <= 200
+    assert len(line.splitlines()) == 1
+
+
+def test_assumed_facts_are_marked() -> None:
+    assumed = replace(made.TP4, provenance={"tensor_parallel": "assumed", "weights": "assumed"})
+    text = whole_text(made.flagship_verdict(), deployment=assumed)
+    assert "Llama 3.1 70B bf16 (assumed), TP 4 (assumed) on 4 x H100 SXM" in text
+
+
+def test_a_window_that_was_partly_idle_says_so() -> None:
+    half = made.facts(generated_tokens=14_200.0, busy=Busy(Bounded.exactly(30.0), "progress"))
+    text = whole_text(made.flagship_verdict(), facts=half)
+    assert "decode, 60.0 s of which 30.0 s busy: 14 200 output tokens" in text
+    assert recompute(text).wrong == []
+
+
+def test_a_gate_on_mfu_says_how_flops_are_counted() -> None:
+    mfu = made.measured("decode.mfu", 0.0166, 0.016, 0.017, "fraction")
+    text = whole_text(made.verdict(made.gate("decode.mfu", ">=", 0.05, "5%"), mfu))
+    line = next(line for line in text.splitlines() if line.startswith("  convention"))
+    # 2 x 69.50e9 x 12.4 = 1.7236e12 of 1.7714e12 with attention: 0.97
+    assert "two FLOPs per active parameter and token, against the dense bf16 peak" in line
+    assert line.endswith("; two per parameter is 0.97 of the exact count")
+
+
+def test_latency_in_words() -> None:
+    p99 = made.measured("tpot.p99", 0.0614, 0.06, 0.07, "seconds")
+    text = whole_text(made.verdict(made.gate("tpot.p99", "<=", 0.05, "50ms", "seconds"), p99))
+    words = "99 of 100 requests wait at most 61.4 ms for each further token; at most 50 ms was asked"
+    assert f"  in words       {words}" in text
+
+
+def test_an_honest_or_says_that_nothing_tells() -> None:
+    title = "communication or launch gaps"
+    either = Diagnosis("C or D", ("C", "D"), title, None, "low", "decode", missing=("a profile",))
+    shares = made.shares(observed=False)
+    text = whole_text(made.flagship_verdict(), diagnoses={"decode": either}, attribution=shares)
+    assert "scenario C or D: communication or launch gaps" in text.splitlines()[0]
+    assert "38 % of each step is lost, and these sources do not tell to what" in " ".join(text.split())  # 34 + 4
+    assert "34 % exposed communication (estimated), 4 % idle (estimated)" in text
+    assert "  missing        a profile" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "unit", "shown", "away"),
+    [
+        (0.413, 0.75, "fraction", "41.3 %", "33.7 points"),
+        (0.74996, 0.75, "fraction", "74.996 %", "0.004 points"),  # never "75.0 %, expected >= 75 %"
+        (0.9989, 0.9995, "fraction", "99.9 %", "0.05 points"),
+        (0.0143, 0.012, "seconds", "14.3 ms", "19.2 %"),
+        (3.0, 0.0, "count", "3", "3"),
+        (1900.0, 2000.0, "tokens/s", "1900 tok/s", "5 %"),
+    ],
+)
+def test_distances_follow_from_what_is_printed(value: float, limit: float, unit: Unit, shown: str, away: str) -> None:
+    assert (apart(value, limit, unit), distance(value, limit, unit)) == (shown, away)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.75, "fraction", "75 %"), (0.9999, "fraction", "99.99 %"), (0.05, "seconds", "50 ms"),
+        (12_345.0, "tokens/s", "12 345 tok/s"),
+    ],
+)
+def test_limits_keep_every_digit(value: float, unit: Unit, text: str) -> None:
+    assert precise(value, unit) == text
+
+
+@given(st.lists(st.floats(0.001, 1), min_size=1, max_size=9))
+def test_percentages_add_up_and_stay_near(parts: list[float]) -> None:
+    shares = [part / sum(parts) for part in parts]
+    whole = percentages(shares)
+    assert sum(whole) == 100
+    assert all(abs(percent - share * 100) < 1 for percent, share in zip(whole, shares, strict=True))
+
+
+@given(st.floats(1e-6, 1e6), st.sampled_from([">=", "<="]), st.sampled_from(["fraction", "seconds"]))
+def test_a_supported_limit_never_passes_the_measurement(bound: float, operator: str, unit: Unit) -> None:
+    rising = operator == ">="
+    limit = supported_limit(bound * (0.95 if rising else 1.05), bound, operator, unit)
+    assert limit <= bound if rising else limit >= bound
+    assert abs(limit / bound - 1) <= 0.11
+
+
+def test_counts_and_shares_in_words() -> None:
+    assert [grouped(number) for number in (0, 999.6, 9999, 28_400)] == ["0", "1000", "9999", "28 400"]
+    counts = [short_count(number) for number in (560, 999.6, 1470, 4096, 131_072)]
+    assert counts == ["560", "1k", "1.5k", "4.1k", "131k"]
+    assert [share_in_words(share) for share in (0.34, 0.49, 0.42)] == ["a third", "half", "42 %"]
