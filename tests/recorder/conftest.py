@@ -48,10 +48,10 @@ class MetricsServer:
         with self.changed:
             self.requests.append((handler.path, dict(handler.headers.items())))
             self.changed.notify_all()
-        if path == "/until":  # A load that lasts until there were so many scrapes.
+        if path == "/until":  # A load that lasts for so many scrapes more.
             self.running.set(24)
             self.tokens.inc(100)
-            self.wait_for_scrapes(int(query))
+            self.wait_for_scrapes(self.scrapes + int(query))
             self.running.set(0)
             respond(handler, b"done")
         elif self.answer is not None:
