@@ -55,7 +55,7 @@ def _served_precision(facts: WindowFacts) -> Iterator[Contradiction]:
         if (hint := precision_hint(served)) is not None:
             yield Contradiction(
                 f"the served name says {hint}, weights {deployment.weights} ({provenance}): {served}",
-                "check the weights' precision first: give `weights:` (or `weight_bytes:` in a model mapping), "
+                "the weights' precision first: give `weights:` (or `weight_bytes:` in a model mapping), "
                 "or the served checkpoint's own config.json",
             )
 
@@ -73,7 +73,7 @@ def _memory(facts: WindowFacts) -> Iterator[Contradiction]:
     would = [way for way in ways if way]
     yield Contradiction(
         f"weights {whole} do not fit{each}: {_size(deployment)} with {format_quantity(fit.memory_bytes, 'bytes')} each",
-        f"check {_said(deployment, 'tensor_parallel', 'weights', 'model', 'gpu')}"
+        f"{_said(deployment, 'tensor_parallel', 'weights', 'model', 'gpu')}"
         + (f"; what would fit: {', or '.join(would)}" if would else ""),
         implied=fit.weight_bytes / fit.memory_bytes,
     )
@@ -87,7 +87,7 @@ def _replicas(facts: WindowFacts) -> Iterator[Contradiction]:
     names = ", ".join(engine.identity for engine in facts.window.engines[:8])
     yield Contradiction(
         f"data_parallel is {deployment.data_parallel}, but replicas in the telemetry are {seen} ({names})",
-        "check `data_parallel:` (left out, it is the replicas seen), and that the telemetry covers every replica",
+        "`data_parallel:` (left out, it is the replicas seen), and that the telemetry covers every replica",
         per_gpu=True,
     )
 
@@ -103,7 +103,7 @@ def _device(facts: WindowFacts) -> Iterator[Contradiction]:
             continue
         yield Contradiction(
             f"the telemetry's device is {device} ({seen.name}), the gpu given {gpu.name}",
-            f"check `gpu:` ({seen.name} is what the telemetry shows), and that the telemetry is of this machine",
+            f"`gpu:` ({seen.name} is what the telemetry shows), and that the telemetry is of this machine",
         )
 
 
@@ -130,7 +130,7 @@ def _decode_step(facts: WindowFacts) -> Iterator[Contradiction]:
             f"a decode step of {format_quantity(longest, 'seconds')} cannot compute "
             f"{cost.flops / 1e12:.3g} TFLOP on {cost.gpus} x {format_quantity(against.peak, 'FLOP/s')}, boost clocks "
             f"included: {_percent(compute / longest * threshold('boost'))} of the peak",
-            f"check {_said(facts.deployment, 'model', 'tensor_parallel', 'compute', 'gpu')}",
+            f"{_said(facts.deployment, 'model', 'tensor_parallel', 'compute', 'gpu')}",
             implied=compute / longest * threshold("boost"),
         )
 
@@ -150,7 +150,7 @@ def _whole_window(facts: WindowFacts) -> Iterator[Contradiction]:
         yield Contradiction(
             f"the tokens of this window need {rate}, {_percent(share)} of the dense {facts.deployment.compute} peak of "
             f"{gpus} x {against.accelerator.product}, boost clocks included",
-            f"check {_said(facts.deployment, 'model', 'tensor_parallel', 'data_parallel', 'compute', 'gpu')}, and the "
+            f"{_said(facts.deployment, 'model', 'tensor_parallel', 'data_parallel', 'compute', 'gpu')}, and the "
             "window's clock (`duration:`)",
             implied=share,
         )
@@ -168,14 +168,14 @@ def _what_would_fit(facts: WindowFacts, implied: float) -> str:
     fits = f" ({precision} would fit)" if precision is not None else ""
     if deployment.provenance.get("weights", "assumed") == "assumed":
         return (
-            f"check the weights' precision first{fits}: {deployment.weights} is assumed; give `weights:`, or "
+            f"the weights' precision first{fits}: {deployment.weights} is assumed; give `weights:`, or "
             "`weight_bytes:` in a model mapping, which settles any quantisation; then "
             f"{_said(deployment, 'tensor_parallel', 'model')}"
         )
     gpu = deployment.accelerator
     product = product_that_fits(gpu, bandwidth_factor=implied) if gpu is not None else None
     return (
-        f"check {_said(deployment, 'tensor_parallel', 'weights', 'model', 'gpu')}{fits}"
+        f"{_said(deployment, 'tensor_parallel', 'weights', 'model', 'gpu')}{fits}"
         + (f"; a {product} would fit" if product is not None else "")
     )  # fmt: skip
 

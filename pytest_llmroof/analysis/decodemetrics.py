@@ -74,8 +74,7 @@ def _mbu(facts: WindowFacts, decode: DecodeFacts, against: Roofs) -> Outcome:
     high = most / (moved * step.low)
     settle = _settle(facts, decode, costs)
     how = (
-        f"bytes of a mean decode step ({format_quantity(costs['value'].bytes, 'bytes', 4)}: weights once, a cache of "
-        f"{format_quantity(costs['value'].kv_bytes, 'bytes')}) over {costs['value'].gpus} x "
+        f"bytes of a mean decode step ({_bytes_in_words(costs['value'])}) over {costs['value'].gpus} x "
         f"{format_quantity(against.bandwidth, 'bytes/s')} and the step time; {decode.basis}"
     )
     measured = _measured(facts, decode, metric, Bounded(value, min(low, value), max(high, value)), "fraction", how)
@@ -195,6 +194,13 @@ def _most_bytes(facts: WindowFacts, decode: DecodeFacts, high: StepCost, against
     if not holds_cache:
         return high.bytes
     return max(high.bytes, memory * high.gpus) if memory is not None else math.inf
+
+
+def _bytes_in_words(cost: StepCost) -> str:
+    whole = format_quantity(cost.bytes, "bytes", 4)
+    if not cost.kv_bytes:
+        return f"{whole}: weights once, no cache counted, since its size is not given"
+    return f"{whole}: weights once, {format_quantity(cost.kv_bytes, 'bytes')} of cache"
 
 
 def _seconds(facts: WindowFacts, cost: StepCost) -> float:

@@ -150,7 +150,10 @@ def _batch_by_time(window: Window, pace: Pace, busy: Busy | None) -> Bounded:
 
 
 def _most_sequences(window: Window, pace: Pace) -> float:
-    """No more sequences decode in one step than requests were seen in the engine."""
+    """No more sequences decode in one step than samples saw running; without such, than there were requests."""
+    running = pace.engine.gauges.get("running")
+    if running is not None and running.values and max(running.values) > 0:
+        return max(running.values)
     present = requests_at(window.only(pace.engine), 0) or 0.0
     seen = [count + present for count in (pace.tokens.first, pace.tokens.finished) if count is not None]
     return max(1.0, max(seen)) if seen else max(1.0, pace.outputs)

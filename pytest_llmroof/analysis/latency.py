@@ -84,6 +84,7 @@ def _maximum(facts: WindowFacts, metric: str, base: str, what: str, histogram: H
             else f"the largest {what} lies somewhere between {low} and {high}, the edges of its bucket"
         ),
         settle=remedy("per_request"),
+        bucketed=True,
     )
 
 
@@ -103,6 +104,7 @@ def _percentile(
             judged_by="bounds",
             undecided=f"{statistic} lies beyond the last bucket: above {low}, however far",
             settle=remedy("per_request"),
+            bucketed=True,
         )
     return Measurement(
         **common,  # type: ignore[arg-type]
@@ -110,6 +112,7 @@ def _percentile(
         method=f"{statistic} of {what}, interpolated in its histogram bucket {low} .. {high}; {ranks}",
         samples=round(histogram.count),
         settle=_settle(facts, base, histogram, found),
+        bucketed=True,
     )
 
 

@@ -74,7 +74,8 @@ def test_the_median_is_interpolated_and_its_interval_is_its_bucket() -> None:
 
 
 def test_an_interval_spans_buckets_where_the_ranks_do() -> None:
-    # p95 of 100: P(X <= 89) = 1.15 %, P(X <= 90) = 2.82 % > 2.5 %: l = 90; P(X <= 98) = 96.3 %, P(X <= 99) = 99.4 %: u = 100.
+    # p95 of 100: P(X <= 89) = 1.15 %, P(X <= 90) = 2.82 %, above 2.5 %: l = 90;
+    # P(X <= 98) = 96.3 %, P(X <= 99) = 99.4 %, above 97.5 %: u = 100.
     assert ranks(100, 0.95) == (90, 100)
     histogram = Histogram((0.1, 0.2, 0.5, math.inf), (80, 14, 6, 0), 12.0)
     found = quantile(histogram, 0.95)
