@@ -115,9 +115,11 @@ def rows_of(text: str) -> dict[str, str]:
     for line in lines[1:]:
         body = line[indent:]
         start = 0 if body[:1].strip() else 2
-        name = body[start : start + 15].strip()
-        label = name or label
-        rows[label] = f"{rows[label]} {body[start + 15 :].strip()}" if label in rows else body[start + 15 :].strip()
+        if body[start : start + 1].strip():
+            label, said = body[start : start + 15].strip(), body[start + 15 :].strip()
+        else:
+            said = body.strip()  # a continued line
+        rows[label] = f"{rows[label]} {said}" if label in rows else said
     return rows
 
 
@@ -139,8 +141,13 @@ class _Facts:
         self.intensity = _found(rf"({_NUMBER} FLOP/B)", roofline)
         self.ridge = _found(rf"ridge ({_NUMBER})", roofline)
         self.side = next((side for side in ("memory", "compute") if f"{side}-bound side" in roofline), None)
-        shares = re.findall(r"(\d+) %? ?([a-z][a-z' ]+[a-z])", rows.get("step time", ""))
+        shares = re.findall(r"(\d+) %? ?([a-z][a-z' ]+[a-z])", _split_time(rows))
         self.shares = {name: int(percent) for percent, name in shares}
+
+
+def _split_time(rows: dict[str, str]) -> str:
+    """The row that splits a time into shares, whatever time it is."""
+    return next((rows[label] for label in ("step time", "prefill time", "TTFT") if label in rows), "")
 
 
 def _integer(pattern: str, text: str, default: int) -> int:
@@ -211,8 +218,8 @@ def _tokens(result: Recomputed, window: str, facts: _Facts) -> None:
 
 
 def _shares(result: Recomputed, rows: dict[str, str], facts: _Facts) -> None:
-    row = rows.get("step time")
-    if row is None:
+    row = _split_time(rows)
+    if not row:
         return
     outer = [int(percent) for percent in re.findall(r"(\d+) %", row)]
     result.expect("shares", abs(sum(outer) - 100) <= 1, f"they add up to {sum(outer)}")
@@ -269,11 +276,19 @@ def _limit(result: Recomputed, rows: dict[str, str]) -> None:
 
 
 def _targets(result: Recomputed, rows: dict[str, str], facts: _Facts) -> None:
-    """``step 26.2 ms toward 17.3 .. 19.0 ms`` starts at this step and names its ends in order."""
-    remedies = rows.get("REMEDIATION", "")
-    effects = re.findall(rf"step ({_NUMBER} \S+) toward ({_NUMBER}) \.\. ({_NUMBER}) (\S+)", remedies)
-    for start, low, high, unit in effects:
+    """``step 26.2 ms toward 17.3 .. 19.0 ms`` starts at this step and names its ends in order.
+
+    ``at most: step 26.2 ms toward 15.2 ms`` takes away a share of the step that the text names.
+    """
+    pattern = rf"(at most: )?step ({_NUMBER} \S+) toward ({_NUMBER})(?: \.\. ({_NUMBER}))? ([a-zµ]+)"
+    effects = re.findall(pattern, rows.get("REMEDIATION", ""))
+    for at_most, start, low, high, unit in effects:
         if facts.step:
             result.expect("remedy's start", printed(start).meets(facts.step), f"{start} is not the step")
-        in_order = printed(f"{low} {unit}").low <= printed(f"{high} {unit}").high
+        target = printed(f"{low} {unit}")
+        in_order = target.low <= printed(f"{high or low} {unit}").high
         result.expect("remedy's range", in_order, f"{low} .. {high}")
+        if at_most and facts.step:
+            left = [Printed(1 - (share + 0.6) / 100, 1 - (share - 0.6) / 100) for share in facts.shares.values()]
+            holds = any(target.meets(facts.step * part) for part in left)
+            result.expect("remedy's target", holds, f"{low} {unit} is not the step less one of its shares")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import posixpath
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from pytest_llmroof.data import load
 from pytest_llmroof.report.figures import precise, quantity
 from pytest_llmroof.report.gatefile import Commented, gate_file
 from pytest_llmroof.report.headline import one_line
-from pytest_llmroof.report.limits import supported_limit
+from pytest_llmroof.report.limits import supported_limit, vacuous
 from pytest_llmroof.report.wire import Document
 from pytest_llmroof.units import Unit
 
@@ -18,8 +19,10 @@ _ALLOWANCE: Final = 0.05
 _INTRODUCTION: Final = (
     "Limits that {reports} support{s}: the low end of each interval less 5 % (for `<=` the high end plus 5 %),",
     "latencies on a bound of the histogram where they come from one. Each gate says what was measured.",
-    "Raise a limit when the deployment has become faster; paths are relative to this file.",
+    "Save it in pytest's root directory: paths are relative to that. Raise a limit when the server has become faster.",
 )
+#: Endings of files that may stand for a model or an accelerator.
+_FILES: Final = (".json", ".gguf", ".yaml", ".yml")
 _SECRETS: Final = "headers, selectors and credentials are in no report: add what this server needs"
 
 
@@ -57,7 +60,8 @@ class Limit:
         bound = min(known) if rising else max(known)
         if self.bucketed and not rising:
             return bound
-        return supported_limit(bound * (1 - _ALLOWANCE if rising else 1 + _ALLOWANCE), bound, self.operator, self.unit)
+        limit = supported_limit(bound * (1 - _ALLOWANCE if rising else 1 + _ALLOWANCE), bound, self.operator, self.unit)
+        return None if vacuous(limit, self.operator, self.unit) else limit
 
     @property
     def expression(self) -> str | None:
@@ -74,7 +78,7 @@ def calibrated(reports: Sequence[tuple[str, Document]]) -> str:
     for name, document in reports:
         for window in document["windows"]:
             groups.setdefault(_group(window), []).append(Seen(name, document["created"], window))
-    windows = {_window_name(seen, groups): _window(seen) for seen in groups.values()}
+    windows = {_window_name(seen, list(groups.values())): _window(seen) for seen in groups.values()}
     names = ", ".join(dict.fromkeys(name for name, _ in reports))
     introduction = [line.format(reports=names, s="" if len(reports) > 1 else "s") for line in _INTRODUCTION]
     return gate_file(introduction, windows)
@@ -86,28 +90,34 @@ def _group(window: Document) -> str:
     return repr((window["name"], gpu.get("name"), gpu.get("count"), model.get("name"), window["deployment"]))
 
 
-def _window_name(seen: Sequence[Seen], groups: Mapping[str, Sequence[Seen]]) -> str:
-    """The window's name, with the hardware where another group has the same name."""
-    window = seen[0].window
-    alike = [others for others in groups.values() if others[0].window["name"] == window["name"]]
+def _window_name(seen: Sequence[Seen], groups: Sequence[Sequence[Seen]]) -> str:
+    """The window's name, with what tells it from others of that name."""
+    name = str(seen[0].window["name"])
+    alike = [others for others in groups if others[0].window["name"] == name]
     if len(alike) == 1:
-        return str(window["name"])
-    gpu = window["gpu"]["name"] if window["gpu"] else "unknown"
-    return f"{window['name']} {gpu} {alike.index(list(seen)) + 1}" if len(alike) > 1 else str(window["name"])
+        return name
+    names = [_qualified(others[0].window) for others in alike]
+    place = next(index for index, others in enumerate(alike) if others is seen)
+    return names[place] if names.count(names[place]) == 1 else f"{names[place]} {place + 1}"
+
+
+def _qualified(window: Document) -> str:
+    """``decode llama-3.1-70b h100-sxm5-80gb``."""
+    return " ".join(str(part["name"]) for part in (window, window["model"], window["gpu"]) if part)
 
 
 def _window(seen: Sequence[Seen]) -> dict[str, Any]:
     """The keys of one window in a gate file."""
     window = seen[-1].window
-    asked = window["asked"]
+    asked, folder = window["asked"], posixpath.dirname(window["id"].partition("::")[0])
     keys: dict[str, Any] = {
-        "gpu": asked["gpu"],
-        "model": asked["model"],
+        "gpu": _from_root(asked["gpu"], folder),
+        "model": _from_root(asked["model"], folder),
         "deployment": asked["deployment"],
         "flops": asked["flops"] if asked["flops"] != "model" else None,
         "served_model_name": asked["served_model_name"],
         "phase": window["phase"],
-        "telemetry": _telemetry(window["telemetry"]),
+        "telemetry": _telemetry(window["telemetry"], folder),
         "duration": f"{asked['duration_seconds']:g}s" if asked["duration_seconds"] else None,
         "gates": [_gate(limit) for limit in _limits(seen)],
     }
@@ -117,10 +127,22 @@ def _window(seen: Sequence[Seen]) -> dict[str, Any]:
     return {key: value for key, value in keys.items() if value not in (None, {}, [])}
 
 
-def _telemetry(sources: Sequence[Document]) -> Any:
-    written = [one["shown"] if one["kind"] == "path" else {one["kind"]: one["shown"]} for one in sources]
+def _telemetry(sources: Sequence[Document], folder: str) -> Any:
+    written = [
+        _joined(one["shown"], folder) if one["kind"] == "path" else {one["kind"]: one["shown"]} for one in sources
+    ]
     value = written[0] if len(written) == 1 else written
     return value if all(one["kind"] == "path" for one in sources) else Commented(value, _SECRETS)
+
+
+def _from_root(value: Any, folder: str) -> Any:
+    """A name as it is; a path relative to the file that named it becomes relative to the root directory."""
+    is_path = isinstance(value, str) and (value.startswith(".") or value.endswith(_FILES))
+    return _joined(value, folder) if is_path else value
+
+
+def _joined(path: str, folder: str) -> str:
+    return posixpath.normpath(posixpath.join(folder, path))
 
 
 def _gate(limit: Limit) -> Any:

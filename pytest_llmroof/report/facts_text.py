@@ -10,7 +10,7 @@ from pytest_llmroof.report.rows import Row
 from pytest_llmroof.report.wire import Document
 from pytest_llmroof.units import format_quantity
 
-#: Busy for less of the window than this, and the text says how long.
+#: Certainly busy for less of the window than this, and the text says how long.
 _FULLY_BUSY: Final = 0.98
 
 #: What the shares of a step are called, in this order; a name of two causes adds them up.
@@ -85,7 +85,7 @@ def _duration(window: Document, facts: Mapping[str, Any]) -> str | None:
     if seconds is None:
         return None
     text = f"{seconds:.1f} s"
-    if busy and busy["value"] < _FULLY_BUSY * seconds:
+    if busy and busy["high"] is not None and busy["high"] < _FULLY_BUSY * seconds:
         text += f" of which {busy['value']:.1f} s busy"
     return text
 

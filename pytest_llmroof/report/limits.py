@@ -53,10 +53,17 @@ def _round(value: float, digits: int, towards: Callable[[float], int]) -> float:
     return float(f"{whole}e{-exponent}")
 
 
+def vacuous(limit: float, operator: str, unit: Unit) -> bool:
+    """Whether no share could ever breach the limit."""
+    return unit == "fraction" and operator in ("<=", "<") and limit >= 1
+
+
 def supports(gate: Document) -> str | None:
     """``decode.mbu >= 39 %``: the limit that this window would support; None where nothing was measured."""
     if gate["supported"] is None:
         return None
     bound = gate["low"] if gate["operator"] in (">=", ">") else gate["high"]
     limit = supported_limit(gate["supported"], bound, gate["operator"], gate["unit"])
+    if vacuous(limit, gate["operator"], gate["unit"]):
+        return None
     return f"{gate['metric']} {gate['operator']} {precise(limit, gate['unit'])}"

@@ -108,8 +108,34 @@ def test_windows_on_other_hardware_keep_apart(tmp_path: Path) -> None:
     content = yaml.safe_load(calibrated([("a.json", report()), ("b.json", on_h200)]))
     assert content["model"] == "llama-3.1-70b"
     assert {name: window["gpu"] for name, window in content["windows"].items()} == {
-        "decode h100-sxm5-80gb 1": "h100", "decode h200-sxm-141gb 2": "h200"
+        "decode llama-3.1-70b h100-sxm5-80gb": "h100", "decode llama-3.1-70b h200-sxm-141gb": "h200"
     }  # fmt: skip
+
+
+def test_windows_that_differ_in_their_deployment_alone_are_numbered() -> None:
+    wide = report(deployment=replace(made.TP4, tensor_parallel=8), spec=made.spec(deployment={"tensor_parallel": 8}))
+    content = yaml.safe_load(calibrated([("a.json", report()), ("b.json", wide)]))
+    assert list(content["windows"]) == [
+        "decode llama-3.1-70b h100-sxm5-80gb 1", "decode llama-3.1-70b h100-sxm5-80gb 2"
+    ]  # fmt: skip
+
+
+def test_paths_are_made_relative_to_the_root_directory() -> None:
+    folder = made.spec(
+        id="perf/nightly.llmroof.yaml::decode",
+        telemetry=(TelemetrySource("path", "../rec/night1", Path("/project/rec/night1")),),
+        model="models/config.json",
+    )
+    window = yaml.safe_load(calibrated([("a.json", report(spec=folder))]))
+    assert window["windows"]["decode"]["telemetry"] == "rec/night1"
+    assert window["model"] == "perf/models/config.json"
+
+
+def test_a_limit_that_nothing_can_breach_is_none(tmp_path: Path) -> None:
+    full = made.measured("kv_cache.usage.max", 0.993, 0.993, 0.993, "fraction")
+    gate = made.verdict(made.gate("kv_cache.usage.max", "<=", 0.95, "95%"), full)
+    text = calibrated([("r.json", report(gate, measured={**outcomes(), "kv_cache.usage.max": full}))])
+    assert "# kv_cache.usage.max <=: no limit is supported: 99.3 %" in text
 
 
 def test_a_servers_secrets_are_asked_for(tmp_path: Path) -> None:
