@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from pytest_llmroof.analysis.attribution import Attribution, Cause
-from pytest_llmroof.analysis.communication import CommunicationEstimate, communicates, estimate
+from pytest_llmroof.analysis.communication import CommunicationEstimate, communicates, estimate, mean_estimate
 from pytest_llmroof.analysis.constants import reach, threshold
 from pytest_llmroof.analysis.facts import DecodeFacts, WindowFacts
 from pytest_llmroof.analysis.measurement import Impossible, Outcomes
@@ -55,7 +55,7 @@ def attribute_decode(facts: WindowFacts, observed: Observed | None = None) -> At
         *interleaved,
         *observed_parts(total, compute_seconds, observed),
         *(ceiling_parts(deployment, [*floor, *interleaved]) if floor else ()),
-        *communication_parts(estimate(deployment, step_tokens(facts, decode)), observed),
+        *communication_parts(mean_estimate(deployment, step_kinds(facts, decode)), observed),
     ]
     return Attribution("decode step", total, fitted(total, parts, rest_part(deployment, observed, bool(floor))))
 
@@ -95,12 +95,16 @@ def computes(facts: WindowFacts) -> bool:
     return facts.prefill is None or facts.prefill.floor is None or not facts.prefill.floor.memory_bound
 
 
-def step_tokens(facts: WindowFacts, decode: DecodeFacts) -> float:
-    """Tokens that pass through a mean step of one replica: drafts, and prompt tokens where they are interleaved."""
+def step_kinds(facts: WindowFacts, decode: DecodeFacts) -> list[tuple[float, float]]:
+    """The kinds of a replica's steps, for communication: each one's share of all steps and its tokens.
+
+    Steps that only decode, and those that hold prompt tokens beside (drafts included in both).
+    """
     tokens = decode.batch.value * (1 + decode.draft_tokens)
-    if decode.interleaved_seconds and facts.computed_prompt_tokens and decode.steps:
-        tokens += facts.computed_prompt_tokens / decode.steps
-    return tokens
+    if facts.prefill is None or not decode.steps or not decode.interleaved_seconds:
+        return [(1.0, tokens)]
+    mixed = min(1.0, facts.prefill.steps.value / decode.steps)
+    return [(1 - mixed, tokens), (mixed, tokens + facts.prefill.step.tokens)]
 
 
 def floor_parts(floor: Floor) -> list[Part]:

@@ -6,6 +6,7 @@ An estimate never decides more than a low-confidence diagnosis: topology and imp
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -88,6 +89,25 @@ def estimate(deployment: Deployment, tokens: float, *, one_shot: bool = True) ->
         pipeline = (p - 1) / p * (_latency(hop_link, size, one_shot=False) + size / hop_beta)
         link, beta = (hop_link, hop_beta) if t == 1 and e == 1 else (link, beta)
     return CommunicationEstimate(link, beta, messages, size, all_reduce, expert, pipeline)
+
+
+def mean_estimate(
+    deployment: Deployment, steps: Sequence[tuple[float, float]], *, one_shot: bool = True
+) -> CommunicationEstimate | None:
+    """The mean over kinds of steps, each a share of all steps and its tokens; messages are those of the first kind.
+
+    Sizes add up but latencies change with the size: the mean of the steps is not the step of the mean.
+    """
+    found = [(share, estimate(deployment, tokens, one_shot=one_shot)) for share, tokens in steps]
+    known = [(share, one) for share, one in found if one is not None]
+    if not known:
+        return None
+    return replace(
+        known[0][1],
+        all_reduce_seconds=sum(share * one.all_reduce_seconds for share, one in known),
+        expert_seconds=sum(share * one.expert_seconds for share, one in known),
+        pipeline_seconds=sum(share * one.pipeline_seconds for share, one in known),
+    )
 
 
 def on_nvlink(deployment: Deployment) -> Deployment | None:

@@ -21,7 +21,8 @@ from pytest_llmroof.analysis.measurement import Outcomes
 from pytest_llmroof.analysis.metrics import Family
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.remedies import remedies
-from pytest_llmroof.analysis.scenarios import combined_name, combined_title, scenarios, without_scenario
+from pytest_llmroof.analysis.scenarios import combined_name, combined_title, missing, without_scenario
+from pytest_llmroof.analysis.thresholds import remedy
 
 
 def diagnose(
@@ -156,13 +157,12 @@ def _evidence(
 
 def _missing(facts: WindowFacts, finding: Finding, split: Attribution | None, of: Family) -> Iterator[str]:
     """What would tell more: why nothing could be split, and what tells candidates apart."""
-    known = scenarios()
     if split is None and finding.letters != ("G",) and of in ("decode", "prefill", "window"):
         yield from (f"{key}: {why}" for key, why in facts.deployment.missing.items())
-    if finding.letters == ("G",) or (finding.letters == ("E",) and finding.cause is None):
-        yield from known[finding.letters[0]].confirm
-    elif finding.confidence == "low":
-        for letter in finding.letters:
-            yield from known[letter].confirm[:1] if letter in "CDF" else ()
-        for letter in finding.letters:
-            yield from known[letter].confirm[1:] if letter in "CDF" else known[letter].confirm
+    if split is None and of == "prefill" and facts.phase != "prefill":
+        yield remedy("prefill_window")
+    if split is None and of == "decode" and facts.decode is None:
+        yield remedy("decode_window")
+    unexplained = finding.letters == ("E",) and finding.cause is None
+    if finding.letters == ("G",) or unexplained or finding.confidence == "low":
+        yield from missing(finding.letters)

@@ -52,6 +52,10 @@ def fp8_kv_capacity(situation: Situation) -> Effect | None:
     after = fitting(situation.facts, replace(situation.deployment, kv_cache="fp8"))
     if not before or not after:
         return None
+    ran = most_running(situation.facts)
+    if ran and ran < before:
+        # The cache held what was seen to run, whatever the engine was given of the memory.
+        before, after = ran, ran * after / before
     text = f"{math.floor(before)} sequences toward {math.floor(after)} in each replica"
     fill = {"fitting_before": f"{math.floor(before)}", "fitting_after": f"{math.floor(after)}"}
     return Effect(text, fill=fill)
@@ -72,7 +76,8 @@ def replicas(situation: Situation) -> Effect | None:
     fill = {
         "rate": f"{asked.rate:.1f}",
         "seconds": duration(asked.seconds),
-        "needed": f"{math.ceil(asked.places)}" + (f" (and {asked.waiting:.0f} wait)" if asked.waiting else ""),
+        "needed": f"{math.ceil(asked.places)}",
+        "waiting": f", and {asked.waiting:.0f} requests wait" if asked.waiting else "",
         "capacity": f"{capacity:.0f}",
     }
     queue = situation.seconds("queue")

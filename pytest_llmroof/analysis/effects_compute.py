@@ -7,7 +7,7 @@ from dataclasses import replace
 from pytest_llmroof.analysis.attribute_ttft import own_prompt
 from pytest_llmroof.analysis.constants import reach, remedy_constant, remedy_range
 from pytest_llmroof.analysis.situation import Effect, Situation, duration, durations
-from pytest_llmroof.roofline.cost import costed, step_cost
+from pytest_llmroof.roofline.cost import costed, model_flops, step_cost
 from pytest_llmroof.roofline.deployment import ELEMENT_BYTES, Deployment
 from pytest_llmroof.roofline.step import Prefill, Step
 from pytest_llmroof.units import format_quantity
@@ -51,19 +51,24 @@ def disaggregation(situation: Situation) -> Effect | None:
 
 
 def attention_kernels(situation: Situation) -> Effect | None:
-    """Attention's floor times (1 / eta before - 1 / eta after)."""
-    share = _attention_share(situation)
-    accelerator = situation.deployment.accelerator
+    """Attention's floor times (1 / eta before - 1 / eta after).
+
+    Eta before is that of older kernels, or the higher one without which today's time could not hold attention beside
+    the linear layers: then newer kernels run already, and nothing is left to gain.
+    """
+    share, deployment = _attention_share(situation), situation.deployment
+    accelerator = deployment.accelerator
     if share is None or accelerator is None or accelerator.architecture not in ("Hopper", "Blackwell"):
         return None
-    floor, before = situation.seconds("compute floor") * share, remedy_constant("attention_before")
-    low, high = (
-        max(situation.floor, situation.total - floor * (1 / before - 1 / after))
-        for after in reversed(remedy_range("attention_after"))
-    )
-    return situation.timed(low, high, note=_rate(situation, low, high), fill={
-        "attention_share": format_quantity(share, "fraction", digits=2)
-    })  # fmt: skip
+    compute, work = situation.seconds("compute floor"), situation.floor + situation.rest
+    floor, linear = compute * share, compute * (1 - share) / reach(accelerator, deployment.compute)[0]
+    if not floor or work <= linear:
+        return None
+    before = max(remedy_constant("attention_before"), floor / (work - linear))
+    worst, best = (floor * max(0.0, 1 / before - 1 / after) for after in remedy_range("attention_after"))
+    low, high = situation.total - best, situation.total - worst
+    fill = {"attention_share": format_quantity(share, "fraction", digits=2)}
+    return situation.timed(low, high, note=_rate(situation, low, high), fill=fill)
 
 
 def fp8_compute(situation: Situation) -> Effect | None:
@@ -82,7 +87,7 @@ def fp8_compute(situation: Situation) -> Effect | None:
     # At best all of the work gains, at worst only what kernels take at today's reach.
     work = situation.floor + situation.rest
     low, high = sorted((situation.total - work * (1 - 1 / speedup), situation.total - min(before, work) + after))
-    mfu = situation.seconds("compute floor") / situation.total
+    mfu = _mfu(situation)
     then = mfu * wide_peak / narrow_peak * situation.total / ((low + high) / 2)
     fill = {
         "peak_before": format_quantity(wide_peak, "FLOP/s"),
@@ -113,6 +118,18 @@ def _with_chunk(step: Step, tokens: float) -> Step:
 def _mixed_step(situation: Situation, floor: float) -> tuple[float, float]:
     """The range of a step with prompts in it, as far above its floor as the mean step is."""
     return situation.after(floor)
+
+
+def _mfu(situation: Situation) -> float:
+    """MFU of the prefill in the time that was split, by the deployment's convention."""
+    prompt = own_prompt(situation.facts)
+    if prompt is None:
+        return 0.0
+    step = Step(prefills=(prompt,))
+    counted = model_flops(situation.deployment, prompt.tokens, step)
+    exact = step_cost(situation.deployment, step).flops
+    spent = situation.total if situation.attribution and situation.attribution.of == "prefill" else 0.0
+    return situation.seconds("compute floor") * counted / exact / (spent or situation.floor + situation.rest)
 
 
 def _attention_share(situation: Situation) -> float | None:

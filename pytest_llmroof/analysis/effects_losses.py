@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_llmroof.analysis.attribute import step_tokens
-from pytest_llmroof.analysis.communication import CommunicationEstimate, estimate, on_nvlink
+from pytest_llmroof.analysis.attribute import step_kinds
+from pytest_llmroof.analysis.communication import CommunicationEstimate, mean_estimate, on_nvlink
 from pytest_llmroof.analysis.constants import communication_constant
 from pytest_llmroof.analysis.situation import Effect, Situation
 from pytest_llmroof.roofline.cost import memory_fit
@@ -23,8 +23,9 @@ def inside_nvlink(situation: Situation) -> Effect | None:
         "ranks": str(situation.deployment.tensor_parallel),
         "communication_after": format_quantity(estimated.seconds, "seconds"),
     }
-    low = situation.total - situation.transport
-    return situation.timed(low, low + estimated.seconds, fill=fill)
+    high = situation.total - situation.transport + estimated.seconds
+    # Of a transport that is itself an upper bound at least the estimate stays.
+    return situation.timed(high if situation.bound else high - estimated.seconds, high, fill=fill)
 
 
 def lower_degree(situation: Situation) -> Effect | None:
@@ -134,10 +135,8 @@ def _transport(situation: Situation, changed: Deployment) -> float:
     return situation.transport * (then.seconds if then else 0.0) / now.seconds
 
 
-def _estimate(
-    situation: Situation, deployment: Deployment, *, one_shot: bool = True
-) -> CommunicationEstimate | None:
+def _estimate(situation: Situation, deployment: Deployment, *, one_shot: bool = True) -> CommunicationEstimate | None:
     decode = situation.decode
     if decode is None:
         return None
-    return estimate(deployment, step_tokens(situation.facts, decode), one_shot=one_shot)
+    return mean_estimate(deployment, step_kinds(situation.facts, decode), one_shot=one_shot)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from pytest_llmroof.analysis.admission import Idleness, Saturation, idleness
 from pytest_llmroof.analysis.attribution import Attribution, Cause, Share
@@ -16,6 +17,9 @@ from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.scenarios import combined_name
 from pytest_llmroof.units import format_quantity
 
+#: Shares below this are not worth a line.
+_WORTH_SAYING: Final = 0.01
+
 
 def measured(outcomes: Outcomes, metric: str) -> Measurement | None:
     """A metric's measurement, None where it has none."""
@@ -28,9 +32,7 @@ def share_text(share: float) -> str:
     return f"{share * 100:.0f} %"
 
 
-def of_admission(
-    facts: WindowFacts, ttft: Attribution | None, cause: Saturation | None = None
-) -> Iterator[Evidence]:
+def of_admission(facts: WindowFacts, ttft: Attribution | None, cause: Saturation | None = None) -> Iterator[Evidence]:
     """For and against E: the queue's share of the time to first token, and the cause."""
     if ttft is not None:
         queue = ttft.share("queue")
@@ -44,7 +46,7 @@ def of_admission(
 
 
 def of_load(facts: WindowFacts, found: Idleness | None = None) -> Iterator[Evidence]:
-    """For G where the window was mostly idle; against it where it certainly was not."""
+    """For G, where the window was mostly idle."""
     idle = found or idleness(facts)
     if idle is None:
         return
@@ -60,11 +62,13 @@ def of_roofs(outcomes: Outcomes, attribution: Attribution | None, decode: bool) 
             yield _against_threshold("A", "decode MBU", mbu, threshold("memory_bound_mbu"))
         if mfu is not None and mbu is not None and mfu.value < threshold("low_mfu"):
             supports = mbu.value > threshold("memory_bound_mbu")
-            yield Evidence("A" if supports else "B", supports, f"decode MFU {_percent(mfu)}", mfu.source)
+            text = f"decode MFU {_percent(mfu)}, below {threshold('low_mfu') * 100:.0f} %"
+            yield Evidence("A" if supports else "B", supports, text, mfu.source)
         interleaved = attribution.share("interleaved prefill") if attribution else 0.0
-        if attribution is not None and interleaved > 0:
+        if attribution is not None and interleaved >= _WORTH_SAYING:
             largest = interleaved == max(part.share for part in attribution.shares)
-            yield Evidence("B", largest, f"prefill in the same steps is {share_text(interleaved)} of them", "roofline")
+            text = f"other requests' prefill is {share_text(interleaved)} of the step"
+            yield Evidence("B", largest, text, "roofline")
         return
     mfu = measured(outcomes, "prefill.mfu")
     if mfu is not None:
@@ -116,8 +120,10 @@ def _unattributed(
     if rest < threshold("lost_share") or not set(possible) & set(letters):
         return
     names = {"C": "other GPUs", "D": "the host", "F": "slow kernels"}
-    told = " or ".join(names[letter] for letter in possible)
-    text = f"{share_text(rest)} of {_whole(attribution)} is neither floor nor kernel ceiling: {told}"
+    *others, last = (names[letter] for letter in possible)
+    told = f"{', '.join(others)} or {last}" if others else last
+    known = "floor, kernel ceiling nor the communication to expect" if "C" in possible else "floor nor kernel ceiling"
+    text = f"{share_text(rest)} of {_whole(attribution)} is neither {known}: {told}"
     source = "engine telemetry cannot tell which" if observed is None else f"{observed.source} does not tell which"
     yield Evidence(combined_name(possible), True, text, source)
 

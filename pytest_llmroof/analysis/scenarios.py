@@ -23,6 +23,14 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Check:
+    """What would confirm a scenario, and the instrument that shows it."""
+
+    what: str
+    instrument: str
+
+
+@dataclass(frozen=True)
 class Scenario:
     """One scenario: how it is called, what it looks like, why it happens, what would confirm it, what helps."""
 
@@ -33,7 +41,7 @@ class Scenario:
     symptoms: tuple[str, ...]
     cause: str
     causes: Mapping[str, str]
-    confirm: tuple[str, ...]
+    confirm: tuple[Check, ...]
     remedies: tuple[Entry, ...]
 
 
@@ -41,7 +49,7 @@ class Scenario:
 def scenarios() -> Mapping[str, Scenario]:
     """Every scenario by its letter."""
     data = load("scenarios.yaml")
-    return {letter: _scenario(letter, data[letter], data["profile"]) for letter in LETTERS}
+    return {letter: _scenario(letter, data[letter]) for letter in LETTERS}
 
 
 def combined_name(letters: Iterable[str]) -> str:
@@ -62,7 +70,19 @@ def without_scenario(key: str) -> str:
     return str(load("scenarios.yaml")["none"][key])
 
 
-def _scenario(letter: str, entry: Mapping[str, object], profile: str) -> Scenario:
+def missing(letters: Iterable[str]) -> tuple[str, ...]:
+    """What would tell scenarios apart: one line for each instrument, with all that it shows and its command."""
+    shown: dict[str, list[str]] = {}
+    for letter in letters:
+        for check in scenarios()[letter].confirm:
+            shown.setdefault(check.instrument, []).append(check.what)
+    commands = load("scenarios.yaml")["instruments"]
+    # What several candidates ask for comes first: it tells them apart.
+    order = sorted(shown, key=lambda instrument: -len(shown[instrument]))
+    return tuple(f"{', '.join(shown[instrument])}: {commands[instrument]}" for instrument in order)
+
+
+def _scenario(letter: str, entry: Mapping[str, object]) -> Scenario:
     def texts(key: str) -> tuple[str, ...]:
         found = entry.get(key, ())
         return tuple(str(one) for one in found) if isinstance(found, list) else ()
@@ -79,7 +99,7 @@ def _scenario(letter: str, entry: Mapping[str, object], profile: str) -> Scenari
         symptoms=texts("symptoms"),
         cause=str(entry["cause"]),
         causes={str(key): str(value) for key, value in causes.items()},
-        confirm=tuple(f"{one['what']}: {str(one['command']).replace('{profile}', profile)}" for one in confirm),
+        confirm=tuple(Check(str(one["what"]), str(one["with"])) for one in confirm),
         remedies=tuple(
             Entry(str(one["title"]), str(one["detail"]), str(one["effect"]), tuple(one.get("applies", ())))
             for one in remedies

@@ -132,7 +132,7 @@ class Situation:
         gain = (self.total - middle) / self.total if self.total else None
         metric, what = _MEASURED_BY[self.attribution.of if self.attribution else "decode step"]
         if self.bound:
-            text = f"at most: {what} {duration(self.total)} toward {duration(low)}, if {self.bound} is the cause"
+            text = f"at most: {what} {duration(self.total)} toward {duration(low)}, if the cause is {self.bound}"
         else:
             text = f"{what} {duration(self.total)} toward {durations(low, high)}"
         return Effect(text + note, metric, low, high, gain, fill or {})
