@@ -110,9 +110,13 @@ def parse_as(value: object, unit: Unit) -> float:
         raise UnitError(f"expected {describe(unit)}, not {type(value).__name__}")
     if isinstance(value, str):
         return parse_quantity(value).as_unit(unit)
-    if not math.isfinite(value):
-        raise UnitError(f"expected {describe(unit)}, not {value}")
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number has no largest one
+        number = math.inf
+    if not math.isfinite(number):
+        raise UnitError(f"expected {describe(unit)}, not {number}")
+    return number
 
 
 def describe(unit: Unit) -> str:

@@ -192,8 +192,8 @@ def _add(gate: Gate, seen: dict[tuple[object, ...], Gate], names: set[str]) -> N
     key = (gate.canonical, gate.severity, gate.per, gate.id)
     if key in seen:
         first = seen[key].position
-        where = f" in line {first.line}" if first else ""
-        raise ConfigError(f"the same gate stands here twice: {gate.canonical!r}, first{where}", gate.position)
+        where = f", first in line {first.line}" if first else ""
+        raise ConfigError(f"the same gate stands here twice: {gate.canonical!r}{where}", gate.position)
     name, number = gate.name, 1
     while name in names:
         number += 1

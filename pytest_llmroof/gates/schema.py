@@ -188,8 +188,9 @@ def _explain(error: Any, shown: str | None) -> str:
     if keyword == "type":
         return f"expected {expectation(schema)}, not {found}"
     if keyword == "enum":
-        near = did_you_mean(value, rule) if isinstance(value, str) and shown is None else ""
-        return f"expected {', '.join(rule[:-1])} or {rule[-1]}, not {found}{near}"
+        names = schema.get("examples", rule)  # where the rest are other words for them
+        near = did_you_mean(value, names) if isinstance(value, str) and shown is None else ""
+        return f"expected {', '.join(names[:-1])} or {names[-1]}, not {found}{near}"
     if keyword == "required":
         missing = [key for key in rule if key not in value]
         return f"needs the key {missing[0]!r}"
