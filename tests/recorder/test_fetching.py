@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry import fetching
@@ -197,8 +200,6 @@ def test_https_against_a_server_without_it(server: Any) -> None:
 
 
 def test_the_chosen_address_is_asked_by_the_name_of_the_host(server: Any) -> None:
-    from dataclasses import replace
-
     (endpoint,) = endpoints_of([f"http://engine.invalid:{server.port}/metrics?x=1"])
     assert b"vllm:" in fetch(replace(endpoint, address="127.0.0.1"))
     path, headers = server.requests[0]
@@ -210,3 +211,19 @@ def test_a_header_that_cannot_be_sent(server: Any) -> None:
     expected = f"a header or token holds characters that HTTP does not allow, for {server.url}"
     for headers in ({"X-Key": "t0ken\nhunter2"}, {"X-Key": "t0ken€"}, {"Authorization": "t0ken\nhunter2"}):
         assert refusal(server.url, headers=headers) == expected
+
+
+@pytest.mark.parametrize(("error", "expected"), [
+    (requests.ConnectTimeout("t0ken"), "no connection within 10 s at {url}; is the host reachable from here?"),
+    (requests.ConnectionError(OSError(errno.EHOSTUNREACH, "t0ken")), "the host can't be reached at {url}; is there a "
+                                                                     "route from here to it?"),
+    (requests.exceptions.InvalidSchema("t0ken"), "the request failed (InvalidSchema) at {url}"),
+])  # fmt: skip
+def test_what_else_can_keep_an_answer_from_coming(
+    error: Exception, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(requests.Session, "get", failing)
+    assert refusal("http://127.0.0.1:1/metrics?key=t0ken") == expected.format(url="http://127.0.0.1:1/metrics")

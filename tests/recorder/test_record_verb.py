@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from pytest_llmroof import recorder
 from pytest_llmroof.__main__ import VERBS, main
 from pytest_llmroof.telemetry import recording as recording_module
 
@@ -326,3 +327,53 @@ def test_a_duration_ends_early_with_a_signal(server: Any, folder: Path) -> None:
     assert process.returncode == 128 + signal.SIGTERM
     assert b"scrapes of 1 endpoint in rec" in err
     assert manifest(folder / "rec")["ended"] == "signal"
+
+
+def test_an_interrupt_before_the_load_begins(
+    server: Any, folder: Path, respond_with: Callable[..., Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(handler: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        respond_with(b"a 1\n")(handler)
+
+    server.answer = interrupt
+    assert main(["record", "--out=rec", server.url, "--", "touch", "ran"]) == 128 + signal.SIGTERM
+    assert capfd.readouterr().err == "llmroof record: interrupted before the load began: nothing was recorded\n"
+    assert not (folder / "rec").exists()
+    assert not (folder / "ran").exists()
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL  # as it was before
+
+
+def test_a_signal_that_comes_while_the_load_is_being_started() -> None:
+    signals = recorder._Signals()
+    signals._handle(signal.SIGTERM, None)
+    with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as process:
+        signals.forward_to(process)
+        assert process.wait(60) == -signal.SIGTERM
+    assert signals.code == 128 + signal.SIGTERM
+
+
+def test_nothing_but_ignored_signals_stay_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with recorder._Signals():
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # nohup
+            assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("warmup", ["0s", "10ms"])
+def test_a_disk_that_is_full_from_the_start(
+    warmup: str, server: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def full(self: recording_module.Recording, page: recording_module.Page) -> None:
+        (folder / "go").touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(recording_module.Recording, "keep", full)
+    command = ["sh", "-c", "until [ -e go ]; do sleep 0.01; done; touch ran"]
+    assert main(["record", "--out=rec", f"--warmup={warmup}", server.url, "--", *command]) == 2
+    assert "rec can't be written" in capfd.readouterr().err
+    # Before the load it is not begun; in it, it runs to its end.
+    assert (folder / "ran").exists() == (warmup != "0s")

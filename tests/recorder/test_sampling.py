@@ -6,6 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from pytest_llmroof.errors import ConfigError, SourceError
 from pytest_llmroof.telemetry.endpoint import Endpoint, endpoints_of
 from pytest_llmroof.telemetry.live import live_window
+from pytest_llmroof.telemetry.reading import read_window
 from pytest_llmroof.telemetry.recording import Page, Recording
 from pytest_llmroof.telemetry.sampling import Failure, Sampler
 
@@ -197,3 +199,39 @@ def test_an_interrupted_live_window_keeps_what_it_has(server: Any, tmp_path: Pat
         live_window(endpoints_of([server.url]), tmp_path / "w", duration_seconds=30, sleep=interrupted)
     assert len(list((tmp_path / "w").glob("*.prom"))) == 1
     assert manifest(tmp_path / "w")["ended"] is None
+
+
+def test_a_live_window_on_a_full_disk_is_no_window(
+    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Recording, page: Page) -> None:
+        raise OSError(28, "No space left on device")
+
+    def fill(_: float) -> None:
+        monkeypatch.setattr(Recording, "keep", full)
+
+    with pytest.raises(SourceError, match="the recording can't be written: No space left on device; is the disk full"):
+        live_window(endpoints_of([server.url]), tmp_path / "w", duration_seconds=30, interval_seconds=60, sleep=fill)
+
+
+def test_what_was_recorded_reads_as_a_window(server: Any, start_server: Callable[[], Any], tmp_path: Path) -> None:
+    other = start_server()
+    endpoints = endpoints_of([server.url, other.url])
+    recording = Recording(tmp_path / "rec", endpoints, interval_seconds=1)
+    sampler = Sampler(endpoints, lambda _: None, 1)
+    for second in range(3):
+        server.running.set(10 + second)
+        server.tokens.inc(99)
+        for each in sampler.scrape():
+            assert isinstance(each, Page)
+            recording.keep(replace(each, scraped_at=1764417600.0 + second))
+    recording.finish("command", 0)
+    window = read_window([(tmp_path / "rec", "rec")])
+    assert window.duration_seconds == 2.0
+    assert window.started == 1764417600.0
+    assert len(window.engines) == 2  # two servers, each with an engine "0"
+    assert window.samples == 3
+    # Each scrape is one token of its own: 2 x (99 + 1) on the first server, 2 x 1 on the other.
+    assert window.counter("generation_tokens") == 202
+    assert list(window.engines[0].gauges["running"].values) == [10, 11, 12]
+    assert window.unread == ()
