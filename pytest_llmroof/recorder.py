@@ -223,15 +223,10 @@ class _Signals:
 
 def _in_foreground() -> bool:
     try:
-        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
-    except OSError:
+        with open("/dev/tty", encoding="utf-8") as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:  # no terminal
         return False
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:
-        return False
-    finally:
-        os.close(terminal)
 
 
 def _say(text: str) -> None:

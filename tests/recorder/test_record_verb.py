@@ -189,6 +189,11 @@ def test_a_warm_up_is_left_out(server: Any, folder: Path) -> None:
     assert manifest(folder / "rec")["warmup_seconds"] == 0.01
 
 
+def test_a_warm_up_before_a_duration(server: Any, folder: Path) -> None:
+    assert main(["record", "--out=rec", "--warmup=10ms", "--duration=10ms", "--interval=1h", server.url]) == 0
+    assert (len(pages(folder / "rec")), server.scrapes) == (2, 3)
+
+
 def test_a_load_shorter_than_its_warm_up(server: Any, folder: Path) -> None:
     result = record("--out=rec", "--warmup=1h", server.url, "--", "sh", "-c", "exit 3")
     assert result.returncode == 3
