@@ -49,13 +49,11 @@ class Written:
     prefix: str = ""
 
 
-def window_spec(
-    mapping: Mapping[str, object], *, id: str, name: str, base: Path, defaults: bool = False
-) -> WindowSpec:
+def window_spec(mapping: Mapping[str, object], *, id: str, name: str, base: Path) -> WindowSpec:
     """The specification of a window from Python values (a marker's keywords, options), checked like a gate file.
 
-    Keys are those of a gate file's head and of one window. ``${VAR}`` is filled in as in a file. With ``defaults`` a
-    window without gates gets those of its phase. Raises ConfigErrors with all problems, each led by its key.
+    Keys are those of a gate file's head and of one window. ``${VAR}`` is filled in as in a file. Without gates there are
+    none: default ones are a gate file's. Raises ConfigErrors with all problems, each led by its key.
     """
     variables = Variables()
     errors: list[ConfigError] = []
@@ -72,7 +70,7 @@ def window_spec(
         gates_at=[None] * len(keys["gates"]) if isinstance(keys.get("gates"), list) else (),
         filled=variables.shown,
     )
-    spec, wrong = assemble(written, id=id, name=name, base=base, defaults=defaults and not problems)
+    spec, wrong = assemble(written, id=id, name=name, base=base, defaults=False)
     if errors or wrong:
         raise ConfigErrors([*errors, *wrong])
     return spec

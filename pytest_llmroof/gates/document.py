@@ -48,11 +48,6 @@ class Document:
         self._root = _compose(text, shown)
         self.value = self._value(self._root, schema, ()) if self._root is not None else None
 
-    @property
-    def empty(self) -> bool:
-        """Whether nothing but comments was written."""
-        return self._root is None
-
     def position(self, path: shape.Path, on_key: bool = False) -> Position:
         """Where the value (or the key) of a path starts; of its nearest parent that is there."""
         node = self._root

@@ -12,15 +12,16 @@ A pattern is any text whose parentheses balance.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal, NoReturn, cast
 
 from pytest_llmroof.analysis.metrics import LATENCY_STATISTICS, METRICS, Metric, find_metric
 from pytest_llmroof.errors import ConfigError, Position
 from pytest_llmroof.gates.gate import Gate, Limit, Operator, Severity
+from pytest_llmroof.gates.scanner import NUMBER, SHOWN, ExpressionError, Reader, amount, in_unit, quantity
 from pytest_llmroof.near import did_you_mean
-from pytest_llmroof.units import Quantity, Unit, UnitError, parse_quantity
+from pytest_llmroof.units import Unit
 
 OPERATORS: Final = (">=", "<=", ">", "<")
 _MEANT: Final = {"=>": ">=", "=<": "<=", "≥": ">=", "≤": "<="}
@@ -34,27 +35,7 @@ _UTILISATIONS: Final = ("mfu", "mbu", "hfu")
 
 _NAME: Final = re.compile(r"[^\s()<>=!≤≥~,]*")
 _OPERATOR: Final = re.compile(r"[<>=!≤≥~]+")
-_NUMBER: Final = re.compile(r"(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][+-]?[0-9]+)?")
-_UNIT: Final = re.compile(r"%|[^\W\d_]+(?:/[^\W\d_]+)?")
 _WORD: Final = re.compile(r"[^\s+-]+|[+-]")
-_SPACE: Final = re.compile(r"\s*")
-_SHOWN: Final = 200
-
-
-class ExpressionError(ConfigError):
-    """An expression that is no gate; ``column`` counts from 1 inside it."""
-
-    def __init__(self, detail: str, expression: str, column: int, position: Position | None = None) -> None:
-        shown = expression if len(expression) <= _SHOWN else expression[:_SHOWN] + "..."
-        super().__init__(f"{detail}, at column {column} of {shown!r}", position)
-        self.detail = detail
-        self.expression = expression
-        self.column = column
-
-    def at(self, position: Position) -> ExpressionError:
-        """The same, placed in a file: ``position`` is where the expression starts."""
-        exact = replace(position, column=position.column + self.column - 1) if position.column else position
-        return ExpressionError(self.detail, self.expression, self.column, exact)
 
 
 @dataclass(frozen=True)
@@ -106,7 +87,7 @@ def parse_gate(
 @lru_cache(maxsize=65536)
 def parse_expression(expression: str) -> Parsed:
     """Read an expression, each distinct one once. Raises ExpressionError."""
-    reader = _Reader(expression)
+    reader = Reader(expression)
     metric, name = _metric(reader)
     operator = _operator(reader, name)
     limit, spelled = _limit(reader, metric, name)
@@ -120,46 +101,13 @@ def item_name(canonical: str) -> str:
     return canonical.replace("::", ".").replace("[", "{").replace("]", "}")
 
 
-class _Reader:
-    """A place in an expression that moves to the right."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = 0
-        self.skip()
-
-    def skip(self) -> None:
-        """Past blanks."""
-        self.at = _end(_SPACE, self.text, self.at)
-
-    def take(self, pattern: re.Pattern[str]) -> str:
-        """What the pattern matches here (may be nothing), and past it; blanks are left."""
-        start, self.at = self.at, _end(pattern, self.text, self.at)
-        return self.text[start : self.at]
-
-    def fail(self, detail: str, at: int | None = None) -> NoReturn:
-        """Refuse the expression at an offset, else here."""
-        raise ExpressionError(detail, self.text, (self.at if at is None else at) + 1)
-
-    def end(self) -> None:
-        """Nothing may follow."""
-        self.skip()
-        if self.at < len(self.text):
-            self.fail(f"unexpected {self.text[self.at :].strip()!r} after the limit")
-
-
-def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    match = pattern.match(text, at)
-    return match.end() if match else at
-
-
-def _metric(reader: _Reader) -> tuple[Metric, str]:
+def _metric(reader: Reader) -> tuple[Metric, str]:
     """The metric and its canonical name, parameters included."""
     start = reader.at
     name = reader.take(_NAME)
     if reader.text.startswith("(", reader.at):
         return _parametrised(reader, name, start)
-    if len(name) > _SHOWN:
+    if len(name) > SHOWN:
         reader.fail("no metric has so long a name", start)
     if not name:
         reader.fail("expected a metric, like decode.mbu")
@@ -171,7 +119,7 @@ def _metric(reader: _Reader) -> tuple[Metric, str]:
         reader.fail(error.problem, start)
 
 
-def _parametrised(reader: _Reader, family: str, start: int) -> tuple[Metric, str]:
+def _parametrised(reader: Reader, family: str, start: int) -> tuple[Metric, str]:
     choices = [metric for metric in METRICS.values() if metric.parametrised and _family(metric) == family]
     if not choices:
         families = sorted({_family(metric) for metric in METRICS.values() if metric.parametrised})
@@ -198,7 +146,7 @@ def _family(metric: Metric) -> str:
     return metric.name.partition(".")[0]
 
 
-def _parenthesised(reader: _Reader) -> str:
+def _parenthesised(reader: Reader) -> str:
     """The text between this parenthesis and the one that closes it."""
     opened = reader.at
     at = depth = 0
@@ -212,7 +160,7 @@ def _parenthesised(reader: _Reader) -> str:
     return reader.text[opened + 1 : at]
 
 
-def _conditions(reader: _Reader, start: int, inner: str) -> str:
+def _conditions(reader: Reader, start: int, inner: str) -> str:
     """The limits of ``goodput``, in canonical spelling; ``start`` is where ``inner`` stands in the expression."""
     spelled: dict[str, str] = {}
     for part in inner.split(","):
@@ -224,8 +172,8 @@ def _conditions(reader: _Reader, start: int, inner: str) -> str:
     return ", ".join(spelled.values())
 
 
-def _condition(outer: _Reader, start: int, part: str) -> tuple[str, str]:
-    reader = _Reader(outer.text[: start + len(part)])
+def _condition(outer: Reader, start: int, part: str) -> tuple[str, str]:
+    reader = Reader(outer.text[: start + len(part)])
     reader.at = start
     reader.skip()
     named_at = reader.at
@@ -240,14 +188,14 @@ def _condition(outer: _Reader, start: int, part: str) -> tuple[str, str]:
     if operator not in ("<=", "<"):
         outer.fail(f"expected <= or < after {name}, not {operator!r}", operator_at)
     try:
-        _value, text = _amount(reader, METRICS[name].unit, name)
+        text = amount(reader, METRICS[name].unit, name)
         reader.end()
     except ExpressionError as error:
         raise ExpressionError(error.detail, outer.text, error.column) from None
     return name, f"{name}{operator}{text}"
 
 
-def _operator(reader: _Reader, name: str) -> Operator:
+def _operator(reader: Reader, name: str) -> Operator:
     reader.skip()
     start = reader.at
     found = reader.take(_OPERATOR)
@@ -259,10 +207,10 @@ def _operator(reader: _Reader, name: str) -> Operator:
     return cast(Operator, found)
 
 
-def _limit(reader: _Reader, metric: Metric, name: str) -> tuple[Limit, str]:
+def _limit(reader: Reader, metric: Metric, name: str) -> tuple[Limit, str]:
     """The limit and its canonical spelling."""
     reader.skip()
-    if _NUMBER.match(reader.text, reader.at):
+    if NUMBER.match(reader.text, reader.at):
         return _measured_limit(reader, metric, name)
     start = reader.at
     word = reader.take(_WORD)
@@ -271,7 +219,7 @@ def _limit(reader: _Reader, metric: Metric, name: str) -> tuple[Limit, str]:
     return _baseline_limit(reader, metric, name)
 
 
-def _no_limit(reader: _Reader, start: int, word: str) -> NoReturn:
+def _no_limit(reader: Reader, start: int, word: str) -> NoReturn:
     if not word:
         reader.fail("expected a limit, like 75%, 50ms or 1.05x baseline")
     if word == "-":
@@ -281,28 +229,28 @@ def _no_limit(reader: _Reader, start: int, word: str) -> NoReturn:
     reader.fail(f"expected a number or baseline, not {word!r}{did_you_mean(word, ['baseline'])}", start)
 
 
-def _measured_limit(reader: _Reader, metric: Metric, name: str) -> tuple[Limit, str]:
+def _measured_limit(reader: Reader, metric: Metric, name: str) -> tuple[Limit, str]:
     start = reader.at
-    quantity, text = _quantity(reader)
+    found, text = quantity(reader)
     reader.skip()
     word_at = reader.at
     word = reader.take(_WORD)
     if word == "x":
         _expect(reader, "baseline", "x")
-        if quantity.unit not in (None, "fraction") or quantity.value <= 0:
+        if found.unit not in (None, "fraction") or found.value <= 0:
             reader.fail(f"expected a factor above 0 before x baseline, not {text!r}", start)
-        return Limit("x baseline", quantity.value), f"{text}x baseline"
+        return Limit("x baseline", found.value), f"{text}x baseline"
     if word == "of":
         _expect(reader, "achievable", "of")
         if metric.name.rpartition(".")[2] not in _UTILISATIONS:
             reader.fail(f"'of achievable' fits utilisations ({', '.join(_UTILISATIONS)}), not {name}", word_at)
-        value = _in_unit(reader, start, quantity, text, "fraction", name)
+        value = in_unit(reader, start, found, text, "fraction", name)
         return Limit("of achievable", value), f"{text} of achievable"
     reader.at = word_at
-    return Limit("absolute", _in_unit(reader, start, quantity, text, metric.unit, name)), text
+    return Limit("absolute", in_unit(reader, start, found, text, metric.unit, name)), text
 
 
-def _expect(reader: _Reader, word: str, after: str) -> None:
+def _expect(reader: Reader, word: str, after: str) -> None:
     reader.skip()
     start = reader.at
     found = reader.take(_WORD)
@@ -310,7 +258,7 @@ def _expect(reader: _Reader, word: str, after: str) -> None:
         reader.fail(f"expected '{word}' after '{after}', not {found!r}", start)
 
 
-def _baseline_limit(reader: _Reader, metric: Metric, name: str) -> tuple[Limit, str]:
+def _baseline_limit(reader: Reader, metric: Metric, name: str) -> tuple[Limit, str]:
     reader.skip()
     sign = reader.text[reader.at : reader.at + 1]
     if not sign:
@@ -320,49 +268,9 @@ def _baseline_limit(reader: _Reader, metric: Metric, name: str) -> tuple[Limit, 
     reader.at += 1
     reader.skip()
     start = reader.at
-    quantity, text = _quantity(reader)
-    relative = quantity.unit == "fraction"
-    value = quantity.value if relative else _in_unit(reader, start, quantity, text, metric.unit, name)
+    found, text = quantity(reader)
+    relative = found.unit == "fraction"
+    value = found.value if relative else in_unit(reader, start, found, text, metric.unit, name)
     if relative and sign == "-" and value >= 1:
         reader.fail(f"baseline - {text} leaves no limit", start)
     return Limit("baseline", -value if sign == "-" else value, relative), f"baseline {sign} {text}"
-
-
-def _amount(reader: _Reader, unit: Unit, name: str) -> tuple[float, str]:
-    """A quantity in ``unit``, and its canonical spelling."""
-    reader.skip()
-    start = reader.at
-    quantity, text = _quantity(reader)
-    return _in_unit(reader, start, quantity, text, unit, name), text
-
-
-def _quantity(reader: _Reader) -> tuple[Quantity, str]:
-    """A number with an optional unit, and its spelling without blanks."""
-    start = reader.at
-    number = reader.take(_NUMBER)
-    if not number:
-        rest = reader.text[start:].strip()
-        if rest.startswith("-"):
-            reader.fail("a limit must not be negative")
-        reader.fail(f"expected a number, not {rest!r}" if rest else "expected a number, like 75% or 50ms")
-    reader.skip()
-    unit_at = reader.at
-    unit = reader.take(_UNIT)
-    if unit in ("x", "of"):
-        reader.at, unit = unit_at, ""
-    if unit in ("baseline", "xbaseline"):
-        reader.fail(f"a factor is written {number}x baseline", start)
-    try:
-        return parse_quantity(number + unit), number + unit
-    except UnitError as error:
-        reader.fail(str(error), unit_at if unit else start)
-
-
-def _in_unit(reader: _Reader, start: int, quantity: Quantity, text: str, unit: Unit, name: str) -> float:
-    try:
-        value = quantity.as_unit(unit)
-    except UnitError as error:
-        reader.fail(f"{name}: {error}", start)
-    if unit == "fraction" and quantity.unit is None and value > 1:
-        reader.fail(f"{name} is a share, and {text} is above 1: did you mean {text}%?", start)
-    return value

@@ -71,13 +71,6 @@ def child(schema: Schema, step: str | int) -> Schema:
     return found if isinstance(found, dict) else {}
 
 
-def at(schema: Schema, path: Path) -> Schema:
-    """The schema of the value at a path."""
-    for step in path:
-        schema = child(schema, step)
-    return schema
-
-
 def types(schema: Schema) -> tuple[str, ...]:
     """The types that a value may have; any where the schema does not say."""
     named = schema.get("type", ())
@@ -199,10 +192,8 @@ def _explain(error: Any, shown: str | None) -> str:
             f"{key!r} goes with {' and '.join(map(repr, needed))}"
             for key, needed in rule.items() if key in value and not set(needed) <= set(value)
         )  # fmt: skip
-    if keyword in ("minLength", "minItems", "minProperties"):
+    if keyword in ("minLength", "minItems", "minProperties", "maxItems"):
         return "is empty" if not value else f"expected {rule} entries, not {len(value)}"
-    if keyword == "maxItems":
-        return f"expected {rule} entries, not {len(value)}"
     if keyword == "minimum":
         return f"expected {expectation(schema)} of at least {rule}, not {found}"
     if keyword == "exclusiveMinimum":

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from pytest_llmroof.errors import ConfigErrors, Position
-from pytest_llmroof.gates import document
+from pytest_llmroof.gates import document, grammar, schema
 from pytest_llmroof.gates.file import load_gate_file
 from pytest_llmroof.gates.spec import WindowSpec
 
@@ -287,6 +287,9 @@ def test_all_errors_at_once_in_the_order_of_the_file(load: Loader) -> None:
         ("telemetry: {prometheus: http://a, end: now-5GB}", "2:41: windows.w.telemetry.end: expected a duration after"),
         ("telemetry: {prometheus: http://a, end: 2026-11-29T12:00:00}", "2:41: windows.w.telemetry.end: names no zone"),
         ("telemetry: {prometheus: http://a, end: 2026-13-29T12:00:00Z}", "2:41: windows.w.telemetry.end: not a time"),
+        ("telemetry: {prometheus: http://a, end: now-soon}", "2:41: windows.w.telemetry.end: after 'now-': 'soon'"),
+        ("telemetry: {url: http://a/m, cert: [a, b, c]}", "2:37: windows.w.telemetry.cert: expected 2 entries, not 3"),
+        ('telemetry: "a\\nb"', "2:13: windows.w.telemetry: a path must not hold control characters"),
         ("telemetry: {prometheus: http://a, end: tomorrow}", "2:41: windows.w.telemetry.end: expected now, now-24h"),
     ],
 )  # fmt: skip
@@ -524,6 +527,27 @@ def test_variables_that_are_none(load: Loader, monkeypatch: pytest.MonkeyPatch) 
     assert "'${' starts no variable" in errors[0]
     assert "write ${LIMIT:-DEFAULT}" in errors[2]
     assert load.only('name: "a $${TOKEN} and $5"\nwindows: {w: {phase: decode}}').title == "a ${TOKEN} and $5"
+
+
+def test_many_gates_are_checked_and_parsed_by_their_kinds(load: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    check = schema.problems
+
+    def counted(value: object, place: schema.Place, shown: Any) -> list[schema.Problem]:
+        asked.append(place)
+        return check(value, place, shown)
+
+    monkeypatch.setattr(schema, "problems", counted)
+    grammar.parse_expression.cache_clear()
+    lines = ["windows:"]
+    for window in range(20):
+        lines += [f"  w{window}:", "    gates:"]
+        lines += [f"      - decode.mbu >= {limit}%" for limit in range(50)]
+        lines += [f"      - {{gate: tpot.p99 <= {limit}ms, id: R-{window}-{limit}}}" for limit in range(50)]
+    specs = load("\n".join(lines))
+    assert sum(len(spec.gates) for spec in specs) == 2000
+    assert asked == ["file", "gate"]
+    assert grammar.parse_expression.cache_info().misses == 100
 
 
 def test_telemetry_in_all_its_forms(load: Loader, tmp_path: Path) -> None:
