@@ -52,8 +52,8 @@ class Written:
 def window_spec(mapping: Mapping[str, object], *, id: str, name: str, base: Path) -> WindowSpec:
     """The specification of a window from Python values (a marker's keywords, options), checked like a gate file.
 
-    Keys are those of a gate file's head and of one window. ``${VAR}`` is filled in as in a file. Without gates there are
-    none: default ones are a gate file's. Raises ConfigErrors with all problems, each led by its key.
+    Keys are those of a gate file's head and of one window. ``${VAR}`` is filled in as in a file. No default gates are
+    added: those are a gate file's. Raises ConfigErrors with all problems, each led by its key.
     """
     variables = Variables()
     errors: list[ConfigError] = []
