@@ -60,7 +60,8 @@ def test_gauges_of_all_versions(name: str, quantity: str) -> None:
 )
 def test_histograms_of_all_versions(name: str, quantity: str, scale: float) -> None:
     snapshot = only(
-        f'vllm:{name}_bucket{{le="500"}} 2\nvllm:{name}_bucket{{le="+Inf"}} 3\nvllm:{name}_sum 900\nvllm:{name}_count 3\n'
+        f'vllm:{name}_bucket{{le="500"}} 2\nvllm:{name}_bucket{{le="+Inf"}} 3\n'
+        f"vllm:{name}_sum 900\nvllm:{name}_count 3\n"
     )
     buckets = snapshot.histograms[quantity]
     assert buckets.bounds == (500 * scale, float("inf"))
@@ -216,8 +217,9 @@ def test_every_scrape_of_every_release_is_read(shared_data: Path) -> None:
         families = [name for name in page.types if name.startswith("vllm:")]
         assert [name for name in families if not VLLM.knows(name)] == [], path.name
         for snapshot in snapshots(page, VLLM):
-            assert {"prompt_tokens", "generation_tokens", "steps", "prefix_queries", "draft_steps"} <= set(snapshot.counters)
-            assert {"ttft", "itl", "e2e", "queue", "prefill_time", "decode_time", "step_tokens"} <= set(snapshot.histograms)
+            counters = {"prompt_tokens", "generation_tokens", "steps", "prefix_hits", "draft_steps"}
+            assert counters <= set(snapshot.counters)
+            assert {"ttft", "itl", "e2e", "queue", "prefill_time", "step_tokens"} <= set(snapshot.histograms)
             assert {"running", "waiting", "kv_usage"} <= set(snapshot.gauges)
             assert snapshot.problems == ()
 

@@ -109,10 +109,10 @@ class TestAgainstPrometheusClient:
         counter.labels(label).inc(len(observations), exemplar={"trace_id": "a"})
         gauge.labels(label).set(math.nan)
         text = generate_latest(registry).decode()
-        openmetrics = generate_openmetrics(registry).decode()
+        openmetrics = generate_openmetrics(registry).decode()  # type: ignore[no-untyped-call]
         for page, families in (
             (parse_page(text, "x"), text_families(text)),
-            (parse_page(openmetrics, "x"), openmetrics_families(openmetrics)),
+            (parse_page(openmetrics, "x"), openmetrics_families(openmetrics)),  # type: ignore[no-untyped-call]
         ):
             theirs = {
                 (s.name, frozenset(s.labels.items())): as_comparable(s.value)
@@ -125,28 +125,27 @@ class TestAgainstPrometheusClient:
         assert parse_page(openmetrics, "x").openmetrics
 
 
+def read_or_refused(body: bytes | str) -> bool:
+    """Whether a page is read, or refused with its place and a remedy."""
+    try:
+        return bool(parse_page(body, "page.prom").samples)
+    except SourceError as error:
+        return error.reason.startswith("page.prom") and bool(error.remedy)
+
+
 class TestNothingButSourceErrorEscapes:
     @given(st.binary(max_size=400))
     def test_bytes(self, body: bytes) -> None:
-        try:
-            parse_page(body, "page.prom")
-        except SourceError as error:
-            assert error.reason.startswith("page.prom")
+        assert read_or_refused(body)
 
     @given(st.text(max_size=200))
     def test_text(self, body: str) -> None:
-        try:
-            parse_page(body, "page.prom")
-        except SourceError as error:
-            assert error.reason.startswith("page.prom")
+        assert read_or_refused(body)
 
     @given(pages(), st.integers(0, 10_000), st.text(max_size=3), st.integers(0, 5))
     def test_a_page_that_was_damaged(self, text: str, at: int, inserted: str, removed: int) -> None:
         at %= len(text)
-        try:
-            parse_page(text[:at] + inserted + text[at + removed :], "page.prom")
-        except SourceError as error:
-            assert error.remedy
+        assert read_or_refused(text[:at] + inserted + text[at + removed :])
 
     @given(pages(), st.integers(0, 10_000))
     def test_a_gzip_that_was_cut(self, text: str, at: int) -> None:
@@ -295,7 +294,7 @@ def test_addresses_are_shown_without_secrets(address: str, shown: str) -> None:
 
 
 def test_two_thousand_samples_take_well_under_45_ms() -> None:
-    lines = [f'vllm:x_bucket{{engine="{i % 8}",le="{i // 8}.0",model_name="meta-llama/Llama"}} {i}.0' for i in range(2000)]
+    lines = [f'vllm:x_bucket{{engine="{i % 8}",le="{i // 8}.0",model_name="org/Llama"}} {i}.0' for i in range(2000)]
     text = "\n".join(lines) + "\n"
     fastest = math.inf
     for _ in range(5):
