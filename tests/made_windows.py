@@ -90,13 +90,12 @@ def engine(
         "ttft": around(0.1, requests),
         "prompt_length": around(prompt, requests),
         "generation_length": around(output, requests),
-        **(histograms or {}),
     }
+    observed = {name: histogram for name, histogram in observed.items() if histogram.total} | (histograms or {})
     if present is not None:
         gauges = {"running": Series(span, present), "waiting": Series(span, (0.0, 0.0)), **(gauges or {})}
     names = {quantity: f"vllm:{quantity}" for quantity in (*counted, *observed, *(gauges or {}))}
-    used = {name: histogram for name, histogram in observed.items() if histogram.count and histogram.bounds[0] > 0}
-    return Engine(identity, model_name, counted, used, gauges or {}, {"length": requests}, names, facts or {})
+    return Engine(identity, model_name, counted, observed, gauges or {}, {"length": requests}, names, facts or {})
 
 
 def window(*engines: Engine, seconds: float | None = 60.0, **changes: object) -> Window:
