@@ -197,6 +197,21 @@ def test_a_file_that_is_not_there(tmp_path: Path, value: str) -> None:
     assert str(tmp_path) not in str(caught.value)
 
 
+def test_a_side_file_that_is_wrong(tmp_path: Path) -> None:
+    side = checkpoint(tmp_path).parent / "hf_quant_config.json"
+    side.write_text("{}")
+    assert "no `quantization`" in resolve(spec(tmp_path, model="config.json")).missing["model"]
+    side.write_text("{")
+    with pytest.raises(ConfigError, match="not JSON") as caught:
+        resolve(spec(tmp_path, model="./", flops="exact"))
+    assert "hf_quant_config.json:1:2" in str(caught.value)
+
+
+def test_a_model_that_is_neither_text_nor_mapping(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="expected a catalogue name"):
+        resolve(spec(tmp_path, model=" "))
+
+
 def test_an_accelerator_file_that_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no file mine\.yaml"):
         resolve(spec(tmp_path, gpu="mine.yaml"))

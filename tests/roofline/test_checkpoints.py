@@ -64,6 +64,13 @@ EIGHT_BIT = {"num_bits": 8, "type": "float", "dynamic": True}
         # one group is a whole row
         ({"quant_method": "gptq", "bits": 8, "group_size": -1}, "int8", LINEAR + ROWS * 3 + COLUMNS * 4),
         ({"quant_method": "modelopt", "quant_algo": "FP8"}, "fp8", LINEAR + 7 * 4),
+        (compressed(tensors(4, "float", "tensor_group", group_size=16)), "nvfp4", LINEAR / 2 + LINEAR / 16 + 7 * 4),
+        # only what a scheme names: the seven matrices but for those of attention
+        (
+            {"quant_method": "gptq", "bits": 4, "group_size": 32, "modules_in_block_to_quantize": [["mlp"]]},
+            "w4a16",
+            (3 * 128 * 64) * (1 / 2 + 2.5 / 32) + (2 * 64 + 128) * 4 + 2 * (LINEAR - 3 * 128 * 64),
+        ),
         # an fp8 scale for each 16, and one fp32 scale a matrix
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4", LINEAR / 2 + LINEAR / 16 + 7 * 4),
     ],
@@ -129,6 +136,15 @@ def test_names_match_whole_components() -> None:
         (compressed(tensors(8, "float", "tensor"), {"num_bits": 6, "type": "float"}), "6 bits"),
         (compressed(tensors(8, "float", "odd")), "odd"),
         ({"quant_method": "fp8", "ignored_layers": ["re:("]}, "regular expression"),
+        ({"quant_method": "fp8", "weight_block_size": [128, "x"]}, "two numbers"),
+        ({"quant_algo": "NVFP4", "group_size": 32}, "groups of 32"),
+        ({"quant_algo": "FP8", "kv_cache_scheme": "INT3"}, "INT3"),
+        ({"quant_method": "awq", "bits": 4, "group_size": "all"}, "group_size"),
+        ({"quant_method": "compressed-tensors", "config_groups": {"a": {"targets": ["Linear"]}}}, "without weights"),
+        ({**compressed(tensors(4, "int", "group", group_size=32)), "format": "marlin-24"}, "marlin-24"),
+        (compressed(tensors(2, "int", "channel")), "2 bits"),
+        (compressed(tensors(4, "float", "group", group_size=32)), "NVFP4's 16"),
+        (compressed(tensors(8, "float", "block", block_structure=None)), "block_structure"),
         ({}, "quant_method ''"),
         ("fp8", "not a mapping"),
     ],
