@@ -43,7 +43,7 @@ def clock_of(servers: Mapping[str, Sequence[Scrape]], given: float | None, since
     scrapes = [scrape for of_server in servers.values() for scrape in of_server]
     clocks = [scrape.clock for scrape in scrapes if scrape.clock is not None]
     if len(clocks) < len(scrapes):
-        note = "some scrapes carry no clock: the others' is not used" if clocks else None
+        note = None
         most = max(len(of_server) for of_server in servers.values())
         if given is not None and most > 2:
             note = f"the scrapes carry no clock: taken as evenly spaced over the given {given:g} s"

@@ -31,8 +31,10 @@ _EXEMPLAR: Final = re.compile(rf"[ \t]++#[ \t]*+{_LABELS}[ \t]++(?P<value>\S++)(
 _PAIR: Final = re.compile(rf"(?P<key>[a-zA-Z_][a-zA-Z0-9_]*+|{_STRING})[ \t]*+(?:=[ \t]*+(?P<value>{_STRING}))?")
 _ESCAPE: Final = re.compile(r'\\([\\"n])')
 _COMMENT: Final = re.compile(r"#[ \t]*(\S+)(?:[ \t]+(.*))?")
+#: Later than this (the year 5138) is a time in other units.
+_LATEST: Final = 1e11
 #: BSD's date knows no %N and prints the letter: whole seconds.
-_CLOCK: Final = re.compile(r"(?P<seconds>\d{1,12})(?:\.(?:\d+|(?P<no_fraction>N)))?")
+_CLOCK: Final = re.compile(r"(?P<seconds>\d{1,11})(?:\.(?:\d+|(?P<no_fraction>N)))?")
 
 
 class Sample(NamedTuple):
@@ -67,7 +69,8 @@ class Page:
         """When the page was scraped (Unix seconds): its own line, else the latest timestamp of its samples."""
         if self.scraped_at is not None:
             return self.scraped_at
-        return max((sample.timestamp for sample in self.samples if sample.timestamp is not None), default=None)
+        stamps = (sample.timestamp for sample in self.samples)
+        return max((stamp for stamp in stamps if stamp is not None and 0 < stamp < _LATEST), default=None)
 
 
 class Series(NamedTuple):

@@ -16,6 +16,7 @@ server's start. The rules, in order:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_llmroof.errors import SourceError
@@ -41,11 +42,18 @@ def read_window(
     """
     sources = Sources(paths)
     servers: dict[str, list[Scrape]] = {}
+    recorded = False
     for located in sources.pages():
         servers.setdefault(located.group, []).append(scrape_of(located.page, located.source, engines))
+        recorded |= located.recorded
     notes = tuple(sources.losses())
     if not servers:
         raise SourceError("; ".join(sources.unread_lines()), "name the server's metrics: a recording, or scrapes of it")
+    if recorded and all(len(scrapes) == 1 for scrapes in servers.values()):
+        raise SourceError(
+            f"{_where(servers)} holds one scrape only ({'; '.join(notes) or 'cut short'}): no difference can be taken",
+            "record again; for the time since the server's start name the scrape itself",
+        )
     return _window(servers, served_model_name, duration_seconds, notes, sources.unread_lines(), engines)
 
 
@@ -66,7 +74,7 @@ def _window(
         if scrape.unterminated
     )
     ours, other = _engine_pages(servers, engine)
-    ours = _of_model(ours, served_model_name)
+    ours = _on_one_clock(_of_model(ours, served_model_name), said)
     ours = {server: in_order(scrapes) for server, scrapes in ours.items()}
     for scrapes in ours.values():
         refuse_two_servers(scrapes)
@@ -83,6 +91,8 @@ def _window(
     if clock.known and not notes:
         said.extend(gaps(ours))
     found_engines = engines_of(ours, engine, clock, since_start, said)
+    if not found_engines:
+        raise SourceError(f"{_where(ours)}: no engine is in two scrapes", "scrape one server before and after the load")
     devices = dict.fromkeys(name for scrape in everything for name in scrape.devices)
     return Window(
         kind=engine.key,
@@ -158,6 +168,15 @@ def _of_model(servers: Servers, served_model_name: str | None) -> dict[str, list
         )
     of_model = {server: [scrape.of_model(chosen) for scrape in scrapes] for server, scrapes in servers.items()}
     return {server: scrapes for server, scrapes in of_model.items() if any(scrape.snapshots for scrape in scrapes)}
+
+
+def _on_one_clock(servers: Servers, said: list[str]) -> dict[str, list[Scrape]]:
+    """The same scrapes, all of them with a clock or none."""
+    clocked = [scrape.clock is not None for scrapes in servers.values() for scrape in scrapes]
+    if all(clocked) or not any(clocked):
+        return {server: list(scrapes) for server, scrapes in servers.items()}
+    said.append("some scrapes carry no clock: the others' is not used")
+    return {server: [replace(scrape, clock=None) for scrape in scrapes] for server, scrapes in servers.items()}
 
 
 def _where(servers: Servers) -> str:

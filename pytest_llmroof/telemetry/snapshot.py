@@ -172,7 +172,7 @@ class _Collector:
         elif target.kind == "gauge":
             self._gauge(key, target, sample)
         elif target.kind == "finished":
-            if self.exposed.setdefault(key, sample.name) == sample.name:
+            if math.isfinite(value) and self.exposed.setdefault(key, sample.name) == sample.name:
                 reason = sample.labels.get(self.engine.reason_label, "")
                 self.finished[reason] = self.finished.get(reason, 0.0) + value
         else:

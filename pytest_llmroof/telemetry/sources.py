@@ -39,11 +39,15 @@ _REASONS: Final[dict[Content, str]] = {
 
 @dataclass(frozen=True)
 class Located:
-    """A page and where it came from: ``group`` tells servers apart, ``source`` is the path that the user named."""
+    """A page and where it came from: ``group`` tells servers apart, ``source`` is the path that the user named.
+
+    ``recorded`` pages are a recording's, of which there are two at least.
+    """
 
     page: Page
     group: str
     source: str
+    recorded: bool = False
 
 
 @dataclass
@@ -142,7 +146,7 @@ class Sources:
             self.unread.append((location, _REASONS[content]))
             return None
         page = parse_page(_body(entry, location), location, self._heads())
-        return Located(page, page.endpoint or group, shown)
+        return Located(page, page.endpoint or group, shown, recorded=slug_of_page(entry.name) is not None)
 
     def _manifest(self, path: Path, location: str) -> None:
         """What the recorder noted beside the pages: scrapes that failed. It gives no other fact."""

@@ -264,6 +264,11 @@ def test_of_one_series_at_several_times_the_latest_counts() -> None:
     assert page.clock == 3.0
 
 
+@pytest.mark.parametrize("stamp", ["-5000", "99999999999999999999", "1e300"])
+def test_timestamps_that_are_no_time_are_no_clock(stamp: str) -> None:
+    assert parse_page(f"a 1 {stamp}\n", "x").clock is None
+
+
 def test_comment_lines_of_our_own() -> None:
     page = parse_page(
         "# scraped_at 1764417600.250134\n# scrape_seconds 0.0125\n"

@@ -6,14 +6,19 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.reading import read_window
 from pytest_llmroof.telemetry.window import Histogram, Window
 
 T0 = 1_795_975_800.0
+
+VALUES = st.sampled_from(["0", "1", "7.5", "-3", "1e308", "NaN", "+Inf", "-Inf", "1795975800"])
 
 
 class Pages:
@@ -473,3 +478,44 @@ class TestServers:
     def test_gpu_counters_alone_are_no_window(self, pages: Pages) -> None:
         pages.add("dcgm.prom", 'DCGM_FI_DEV_SM_CLOCK{gpu="0"} 1980')
         assert pages.refused().reason == "dcgm.prom: counters of GPUs only, no serving engine's"
+
+
+NAMES = [
+    'vllm:generation_tokens_total{engine="0"}',
+    'vllm:generation_tokens_created{engine="0"}',
+    'vllm:request_success_total{engine="0",finished_reason="stop"}',
+    'vllm:inter_token_latency_seconds_bucket{engine="0",le="1.0"}',
+    'vllm:inter_token_latency_seconds_bucket{engine="0",le="+Inf"}',
+    'vllm:inter_token_latency_seconds_sum{engine="0"}',
+    'vllm:inter_token_latency_seconds_count{engine="0"}',
+    'vllm:num_requests_running{engine="0"}',
+    'vllm:estimated_flops_per_gpu_total{engine="1"}',
+    "process_start_time_seconds",
+]
+BODIES = st.dictionaries(st.sampled_from(NAMES), VALUES, min_size=1).map(
+    lambda values: "".join(f"{name} {value}\n" for name, value in values.items())
+)
+HEADS = st.sampled_from(["", "# scraped_at 1795975800\n", "# scraped_at 1795975860\n", "# scraped_at 0\n"])
+
+
+@given(st.lists(st.tuples(HEADS, BODIES), min_size=1, max_size=4), st.none() | st.sampled_from([1.0, 60.0]))
+def test_whatever_pages_say_there_is_a_window_of_finite_numbers_or_a_reason(
+    written: list[tuple[str, str]], duration: float | None
+) -> None:
+    with TemporaryDirectory() as folder:
+        for index, (head, body) in enumerate(written):
+            (Path(folder) / f"{index}.prom").write_text(head + body, encoding="utf-8")
+        try:
+            window = read_window([(Path(folder), "rec")], duration_seconds=duration)
+        except SourceError as error:
+            assert error.reason  # noqa: PT017 - either outcome is right
+            return
+    assert window.duration_seconds is None or window.duration_seconds > 0
+    for engine in window.engines:
+        assert all(map(math.isfinite, engine.counters.values()))
+        for histogram in engine.histograms.values():
+            assert all(count >= 0 for count in histogram.counts)
+            assert math.isfinite(histogram.total)
+        for series in engine.gauges.values():
+            assert all(map(math.isfinite, series.values))
+            assert list(series.times) == sorted(series.times)

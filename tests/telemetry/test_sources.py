@@ -100,6 +100,15 @@ class TestFolders:
         assert (window.samples, window.counter("generation_tokens"), window.unread, window.notes) == (5, 40, (), ())
         assert [(source.kind, source.location) for source in window.sources] == [("vllm", "rec")]
 
+    def test_of_a_recording_with_one_scrape_no_difference_can_be_taken(self, tmp_path: Path) -> None:
+        """Its load is not what the server did since its start."""
+        folder = recording(tmp_path / "rec", 1)
+        assert refused(folder).reason == "rec holds one scrape only (cut short): no difference can be taken"
+        failures = [{"slug": "pod", "first": 1.0, "last": 2.0, "count": 1, "reason": "connection refused"}]
+        (folder / "recording.json").write_text(json.dumps({"failed_scrapes": failures}))
+        assert "1 scrape failed (connection refused)" in refused(folder).reason
+        assert read(folder / "pod.000001.prom").since_start
+
     def test_failed_scrapes_are_said(self, tmp_path: Path) -> None:
         folder = recording(tmp_path / "rec")
         failures = [{"slug": "pod", "first": 1.0, "last": 2.0, "count": 3, "reason": "connection refused"}]
