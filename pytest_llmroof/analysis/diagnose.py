@@ -46,7 +46,14 @@ def diagnose(
     offered = tuple(
         remedy
         for scenario in _offered(finding, name)
-        for remedy in remedies(scenario, facts, split, observed=observed, tpot_limit_seconds=tpot_limit_seconds)
+        # Prefill that makes others queue is made faster where all of it is: in the window's own time.
+        for remedy in remedies(
+            scenario,
+            facts,
+            attribution if scenario != name else split,
+            observed=observed,
+            tpot_limit_seconds=tpot_limit_seconds,
+        )
     )
     return Diagnosis(
         scenario=name,
@@ -55,7 +62,12 @@ def diagnose(
         regime=regime(split),
         confidence=finding.confidence,
         of=of,
-        evidence=tuple(dict.fromkeys(_evidence(facts, outcomes, split, ttft, finding, of, observed))),
+        evidence=tuple(
+            one
+            for one in dict.fromkeys(_evidence(facts, outcomes, split, ttft, finding, of, observed))
+            # What speaks for another scenario is of another time: a queue before decode, an idle stretch.
+            if not one.supports or set(one.scenario.split(" or ")) & set(finding.letters)
+        ),
         remedies=offered,
         missing=tuple(dict.fromkeys(_missing(facts, finding, split, of))),
     )

@@ -130,7 +130,9 @@ def _unattributed(
 
 def _about_source(attribution: Attribution, letters: tuple[str, ...], observed: Observed) -> Iterator[Evidence]:
     """What makes an observation worth less: a step of another length, a distorted capture."""
-    name = combined_name(letters) if letters else "none"
+    if not letters:
+        return
+    name = combined_name(letters)
     if observed.step_seconds and observed.mismatch(attribution.seconds) > threshold("step_mismatch"):
         text = (
             f"its own step is {_milliseconds(observed.step_seconds)}, the window's "

@@ -87,7 +87,9 @@ def candidates(lost: Losses) -> tuple[str, ...]:
         if lost.at_least(letter) >= least and lost.at_least(letter) >= lead * others:
             return (letter,)
     certain = max((lost.at_least(letter) for letter in possible), default=0.0)
-    return tuple(letter for letter in possible if lost.at_most(letter) * lead > certain)
+    named = tuple(letter for letter in possible if lost.at_most(letter) * lead > certain)
+    # One letter is left, and has not lost a tenth for certain: the rest of it may as well be another's.
+    return () if len(named) == 1 and lost.at_least(named[0]) < least else named
 
 
 def _most(lost: Losses, letters: Iterable[str]) -> float:
