@@ -106,7 +106,7 @@ def window(*engines: Engine, seconds: float | None = 60.0, **changes: object) ->
         sources=(SourceInfo("vllm", "after.prom"),),
         started=0.0 if seconds else None,
         duration_seconds=seconds,
-        conventions=frozenset({"itl_per_step"}),
+        conventions=frozenset({"itl_per_step", "tpot_zeros"}),
     )
     return replace(made, **changes)  # type: ignore[arg-type]
 

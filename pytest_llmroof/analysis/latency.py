@@ -144,7 +144,7 @@ def _independent(facts: WindowFacts, base: str) -> float | None:
 
 def _single_token_outputs(facts: WindowFacts) -> float:
     """Requests of one output token: engines count 0 for their time per further token, which they do not have."""
-    if "tpot_zeros" not in facts.window.conventions and facts.window.kind != "vllm":
+    if "tpot_zeros" not in facts.window.conventions:
         return 0.0
     ones = 0.0
     for engine in facts.window.engines:

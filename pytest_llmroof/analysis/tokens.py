@@ -20,7 +20,6 @@ class Tokens:
 
     prompt: float | None
     computed: float | None
-    cached: float | None
     generated: float | None
     first: float | None
     finished: float | None
@@ -43,13 +42,6 @@ class Tokens:
         return max(0.0, self.generated - (self.first if self.first is not None else self.finished or 0.0))
 
     @property
-    def passed(self) -> float | None:
-        """Tokens that passed through the model: the last token of a request is never fed back."""
-        if self.computed is None and self.generated is None:
-            return None
-        return max(0.0, (self.computed or 0.0) + (self.generated or 0.0) - (self.finished or 0.0))
-
-    @property
     def computed_bounds(self) -> Bounded | None:
         """Computed prompt tokens with what was in flight at the edges."""
         if self.computed is None:
@@ -68,7 +60,6 @@ def count_tokens(window: Window) -> Tokens:
     return Tokens(
         prompt=prompt if prompt is not None else computed,
         computed=computed,
-        cached=None if prompt is None or computed is None else max(0.0, prompt - computed),
         generated=generated,
         first=first,
         finished=finished,

@@ -25,7 +25,7 @@ from pytest_llmroof.analysis.sources import (
     sources,
 )
 from pytest_llmroof.analysis.thresholds import remedy, threshold
-from pytest_llmroof.analysis.tokens import total
+from pytest_llmroof.analysis.tokens import observations, total
 from pytest_llmroof.analysis.work import Work, window_work
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.roofline.cost import model_flops, step_cost
@@ -135,6 +135,8 @@ def _window_mfu(facts: WindowFacts, against: Roofs, work: Work) -> Outcome:
 def _window_mbu(facts: WindowFacts, against: Roofs, work: Work) -> Outcome:
     if work.in_cache:
         return in_cache("window.mbu", against)
+    if not work.steps_known:
+        return not_exported(facts, "window.mbu", "time between outputs, and so no steps,", "latency")
     per_second = over_duration(work.bytes, facts)
     if per_second is None:
         return NoData("window.mbu", NO_CLOCK, remedy("clock"))
@@ -178,7 +180,7 @@ _WINDOW: Final[dict[str, Callable[[WindowFacts, Roofs, Work], Outcome]]] = {
 
 def _time_base(facts: WindowFacts) -> TimeBase | None:
     """What prefill is measured over: busy time in a prefill window, elsewhere an upper bound of prefill's own time."""
-    own = total(facts.window, "prefill_time") if facts.deployment.replicas == 1 else None
+    own = _prefill_time(facts)
     busy = facts.busy
     if not prefill_only(facts):
         ends = [end for end in (busy.seconds.high if busy else None, own) if end]
@@ -198,6 +200,14 @@ def _time_base(facts: WindowFacts) -> TimeBase | None:
         return TimeBase(Bounded(longest, 0.0, longest), busy.basis, False, _BOUND, remedy("record"))
     settle = "a longer load, or samples at a shorter interval"
     return TimeBase(busy.seconds, f"busy time ({busy.basis})", True, settle=settle)
+
+
+def _prefill_time(facts: WindowFacts) -> float | None:
+    """Sum of the prefill times of the requests whose first output came; it is observed when a request finishes."""
+    seconds, count = total(facts.window, "prefill_time"), observations(facts.window, "prefill_time")
+    if facts.deployment.replicas > 1 or not seconds or not count or facts.prefill is None:
+        return None
+    return seconds * max(1.0, facts.prefill.requests / count)
 
 
 def prefill_only(facts: WindowFacts) -> bool:
