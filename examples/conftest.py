@@ -1,3 +1,7 @@
-"""The failing demonstrations run only when they are asked for: `pytest --llmroof-gpu=h100 examples/failing`."""
+"""What runs only when it is asked for: the failing demonstrations, and the real server, whose CPU is no H100.
 
-collect_ignore = ["failing", "recordings"]
+    pytest --llmroof-gpu=h100 examples/failing
+    pytest examples/cpu
+"""
+
+collect_ignore = ["failing", "recordings", "cpu"]

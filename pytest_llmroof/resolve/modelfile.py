@@ -33,11 +33,13 @@ def model_of(
     try:
         return named_model(value)
     except ConfigError as error:
+        if path.exists():
+            return _from_path(path, value, position(""))
         raise ConfigError(error.problem, position("")) from None
 
 
 def _names_a_file(value: str, path: Path) -> bool:
-    """A folder of the same name as a bare catalogue name does not hide it: a path has a separator or a suffix."""
+    """A folder of the same name does not hide a catalogue name: what surely is a path has a separator or a suffix."""
     if value.endswith((".json", ".gguf")) or value.startswith((".", "/", "~")):
         return True
     return "/" in value.replace("\\", "/") and path.exists()
