@@ -163,6 +163,8 @@ def _evidence(
     decode = split is not None and split.of == "decode step"
     if of != "ttft":
         yield from evidence.of_roofs(outcomes, split, decode)
+    elif split is not None and "E" not in finding.letters:
+        yield from evidence.of_first_token(facts, split, finding.letters)
     if finding.letters != ("G",) and "E" not in finding.letters:
         yield from evidence.of_losses(facts, split, finding.letters, observed)
 

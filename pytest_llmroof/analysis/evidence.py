@@ -75,6 +75,19 @@ def of_roofs(outcomes: Outcomes, attribution: Attribution | None, decode: bool) 
         yield _against_threshold("B", "prefill MFU", mfu, threshold("compute_bound_mfu"))
 
 
+def of_first_token(facts: WindowFacts, ttft: Attribution, letters: tuple[str, ...]) -> Iterator[Evidence]:
+    """For and against B: what computing prompts takes of the time to first token, and how near it is to the roof."""
+    own, others = ttft.share("compute floor", "kernel ceiling"), ttft.share("other requests' prefill")
+    if not ttft.share("compute floor"):
+        return
+    source = facts.window.source_name("prefill_time") or "roofline"
+    floor = ttft.seconds * ttft.share("compute floor")
+    text = f"the prompt's arithmetic is {share_text(own)} of the time to first token (floor {_milliseconds(floor)})"
+    yield Evidence("B", "B" in letters, text, "roofline")
+    if others >= _WORTH_SAYING:
+        yield Evidence("B", "B" in letters, f"other requests' prefill is {share_text(others)} of it", source)
+
+
 def of_losses(
     facts: WindowFacts, attribution: Attribution | None, letters: tuple[str, ...], observed: Observed | None
 ) -> Iterator[Evidence]:

@@ -8,7 +8,7 @@ from hand_facts import decoding, engine, exactly, llama_8b, mean_of, measured, p
 
 from pytest_llmroof.analysis.attribute import attribute
 from pytest_llmroof.analysis.diagnose import diagnose
-from pytest_llmroof.analysis.diagnosis import Diagnosis
+from pytest_llmroof.analysis.diagnosis import Diagnosis, Evidence
 from pytest_llmroof.analysis.facts import Busy, WindowFacts
 from pytest_llmroof.analysis.measurement import Outcomes
 from pytest_llmroof.analysis.metrics import Family
@@ -108,6 +108,9 @@ def test_prefill_makes_the_first_token_late() -> None:
     # 62.2 of 125 ms are floor, 18.5 ms ceiling.
     found = diagnosed(facts, "ttft", measured(ttft__mean=0.125))
     assert (found.scenario, found.regime) == ("B", "compute")
+    # (62.2 + 18.5) / 125 = 65 %
+    statement = "the prompt's arithmetic is 65 % of the time to first token (floor 62.2 ms)"
+    assert Evidence("B", True, statement, "roofline") in found.evidence
 
 
 def test_a_full_cache_explains_admission_itself() -> None:
@@ -157,3 +160,23 @@ def test_g_from_samples_without_requests() -> None:
     # Between the first and the last sample 6 of 8 are idle.
     assert found.scenario == "G"
     assert found.evidence[0].statement == "no request ran or waited in 6 of 8 samples: 75 % idle"
+
+
+def test_other_requests_prefill_makes_the_first_token_late() -> None:
+    # 100 requests' prefill of 1 s each in 11.53 s of work: 88 % of it is other requests' work.
+    kept: dict[str, object] = {"ttft": mean_of(1.1), "queue": mean_of(0.02), "prefill_time": mean_of(1.0)}
+    facts = prefilling(llama_8b(), 4096, 100, 11.53)
+    facts = replace(facts, window=window(Engine("engine 0", "m", histograms=kept)))  # type: ignore[arg-type]
+    found = diagnosed(facts, "ttft", measured(ttft__mean=1.1))
+    # How near the roof others' prompts are computed is not known from this.
+    assert (found.scenario, found.confidence) == ("B", "low")
+    assert any("other requests' prefill is 80 %" in one.statement for one in found.evidence)
+
+
+def test_a_slow_prefill_is_a_loss() -> None:
+    # 62 ms of floor in 400 ms of prefill: 70 % of the time to first token is neither floor nor ceiling.
+    kept: dict[str, object] = {"ttft": mean_of(0.41), "queue": mean_of(0.004), "prefill_time": mean_of(0.40)}
+    facts = prefilling(llama_8b(), 4096, 100, 40.0)
+    facts = replace(facts, window=window(Engine("engine 0", "m", histograms=kept)))  # type: ignore[arg-type]
+    found = diagnosed(facts, "ttft", measured(ttft__mean=0.41))
+    assert (found.scenario, found.regime) == ("D or F", "overhead")

@@ -224,3 +224,20 @@ def test_the_time_of_prefill_in_a_window_of_decode_is_asked_for() -> None:
     found = diagnosed(decoding(llama_70b(), 0.0262), of="prefill")
     assert found.scenario is None
     assert "prefill in a window of its own" in found.missing[0]
+
+
+def test_communication_seen_leaves_the_host_and_the_kernels() -> None:
+    found = diagnosed(decoding(llama_70b(), 0.0262), None, Observed("trace", transport=0.05))
+    assert (found.scenario, found.confidence) == ("D or F", "low")
+
+
+def test_idle_time_seen_leaves_other_gpus_and_the_kernels() -> None:
+    seen = Observed("dcgm.prom", by="gpu counters", idle_within=0.03)
+    assert diagnosed(decoding(llama_70b(), 0.0262), None, seen).scenario == "C or F"
+
+
+def test_hidden_communication_speaks_against_c() -> None:
+    seen = Observed("trace", transport=0.02, idle_within=0.40, hidden_communication=0.2)
+    found = diagnosed(decoding(llama_70b(), 0.0262), None, seen)
+    assert found.scenario == "D"
+    assert Evidence("C", False, "20 % of communication is hidden behind computation", "trace") in found.evidence
