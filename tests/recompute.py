@@ -208,7 +208,7 @@ def _value(result: Recomputed, line: str, facts: _Facts) -> None:
 def _tokens(result: Recomputed, window: str, facts: _Facts) -> None:
     tokens = _found(rf"({_NUMBER}) output tokens", window)
     batch = _found(rf"batch ({_NUMBER})", window)
-    seconds = _found(rf"({_NUMBER} s) busy", window) or _found(rf"^\w+, ({_NUMBER} s)", window)
+    seconds = _found(rf"of which ({_NUMBER} s) busy", window) or _found(rf"^\w+, ({_NUMBER} s)", window)
     if not (tokens and batch and seconds and facts.step) or not window.startswith("decode"):
         return
     replicas = _found(rf"({_NUMBER}) replicas", window) or Printed(1, 1)

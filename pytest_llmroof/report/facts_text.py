@@ -86,7 +86,8 @@ def _duration(window: Document, facts: Mapping[str, Any]) -> str | None:
         return None
     text = f"{seconds:.1f} s"
     if busy and busy["high"] is not None and busy["high"] < _FULLY_BUSY * seconds:
-        text += f" of which {busy['value']:.1f} s busy"
+        known = busy["low"] >= _FULLY_BUSY * busy["high"]
+        text += f" of which {busy['value']:.1f} s busy" if known else f" of which at most {busy['high']:.1f} s busy"
     return text
 
 

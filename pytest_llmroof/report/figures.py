@@ -37,7 +37,8 @@ def precise(value: float, unit: Unit) -> str:
         text = format_quantity(value, unit, digits)
         # Every printed unit is linear: twelve digits tell whether the short form lost something.
         if _same(text, format_quantity(value, unit, _MOST_DIGITS)):
-            return text
+            # As it was written: 2.5 s, not 2.50 s.
+            return re.sub(r"(\.\d*?)0+(?= |$)", r"\1", text).replace(". ", " ").removesuffix(".")
     return format_quantity(value, unit, _MOST_DIGITS)
 
 

@@ -36,8 +36,10 @@ def _judged(window: Document, gate: Document, room: int) -> str:
 
 
 def quantity_apart(gate: Document) -> str:
-    """The value, printed so that it differs from the limit where it does."""
-    return apart(gate["value"], gate["limit"], gate["unit"])
+    """The value, printed so that it differs from the limit where it does; ``above 80 s`` where only that is known."""
+    shown = apart(gate["value"], gate["limit"], gate["unit"])
+    only_a_bound = gate["high"] is None and gate["value"] == gate["low"]
+    return f"above {shown}" if only_a_bound else shown
 
 
 def _not_measured(gate: Document, room: int) -> str:

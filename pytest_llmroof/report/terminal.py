@@ -24,6 +24,15 @@ _WORDS: Final = {
     "pass": "PASS",
 }
 _RANK: Final = {"FAIL": 0, "NOT MEASURED": 1, "WARNED": 2, "NOT RUN": 3, "PASS": 4}
+#: Assumptions that move a figure; the others (no draft model, 8 GPUs a node, ...) are in the JSON report.
+_ASSUMED: Final = {
+    "gpu": "GPU",
+    "model": "model",
+    "tensor_parallel": "tensor parallel",
+    "weights": "weights",
+    "kv_cache": "KV cache",
+    "compute": "compute",
+}
 _VERDICT_WIDTH: Final = max(map(len, _RANK))
 _NARROWEST: Final = 40
 
@@ -114,7 +123,7 @@ def scope_text(window: Document) -> str:
         parts.append(f"{model['title']} {deployment['weights']}{parallel}")
     if not parts:
         return ""
-    assumed = [key.replace("_", " ") for key, origin in window["provenance"].items() if origin == "assumed"]
+    assumed = [name for key, name in _ASSUMED.items() if window["provenance"].get(key) == "assumed"]
     if assumed:
         parts.append(f"assumed: {', '.join(assumed)}")
     if window["gpu"] and window["gpu"]["also"]:
