@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from pytest_llmroof.analysis.attribute import attribute
 from pytest_llmroof.analysis.attribution import Attribution
@@ -25,7 +26,7 @@ from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.telemetry.reading import read_window
 from pytest_llmroof.telemetry.window import Engine, Window
 
-FAMILIES: tuple[Family, ...] = ("decode", "prefill", "ttft", "window")
+FAMILIES: Final[tuple[Family, ...]] = ("decode", "prefill", "ttft", "window", "none")
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,16 @@ def read(spec: WindowSpec) -> Window:
     """The window's telemetry. Raises SourceError where there is none, or it cannot be read."""
     if spec.unset:
         names = ", ".join(f"${name}" for name in spec.unset)
-        raise SourceError(f"environment variable {names} is not set and has no default", f"set {names} where pytest runs")
+        raise SourceError(f"environment variable {names} is not set and has no default", f"set {names} for pytest")
     if not spec.telemetry:
         raise SourceError("the window names no telemetry", "write `telemetry:` or give --llmroof-telemetry=SOURCE")
     paths = [(source.path, source.shown) for source in spec.telemetry if source.path is not None]
+    live = [source.shown for source in spec.telemetry if source.path is None]
+    if live:
+        raise SourceError(
+            f"{', '.join(live)}: this version measures recordings, not live servers",
+            f"record the load and name its folder: python -m pytest_llmroof record --out=FOLDER {' '.join(live)} -- ...",
+        )
     return read_window(paths, served_model_name=spec.served_model_name, duration_seconds=spec.duration_seconds)
 
 
@@ -77,8 +84,21 @@ def measure_window(window: Window, deployment: Deployment, spec: WindowSpec) -> 
     facts = gather(window, with_telemetry(deployment, window, spec), spec.phase)
     outcomes = measure(facts)
     attribution = attribute(facts, outcomes)
-    diagnoses = {family: diagnose(facts, outcomes, attribution, family) for family in FAMILIES}
+    limit = _tpot_limit(spec.gates)
+    diagnoses: dict[str, Diagnosis] = {
+        family: diagnose(facts, outcomes, attribution, family, tpot_limit_seconds=limit) for family in FAMILIES
+    }
     return Measured(facts, outcomes, attribution, diagnoses)
+
+
+def _tpot_limit(gates: tuple[Gate, ...]) -> float | None:
+    """The tightest limit on the time between tokens: a larger batch may not go beyond it."""
+    limits = [
+        gate.limit.value
+        for gate in gates
+        if gate.metric.startswith(("tpot.", "itl.")) and gate.operator in ("<=", "<") and gate.limit.kind == "absolute"
+    ]
+    return min(limits, default=None)
 
 
 def _judge(gate: Gate, measured: Measured, spec: WindowSpec, strict: bool) -> Verdict:
@@ -112,7 +132,8 @@ def _badness(verdict: Verdict) -> tuple[int, float]:
 
 
 def _no_gpu_series(gate: Gate) -> NoData:
-    return NoData(gate.metric, "`per: gpu` needs a series per GPU, and engine metrics have none", "add a DCGM exporter's page")
+    reason = "`per: gpu` needs a series per GPU, and engine metrics have none"
+    return NoData(gate.metric, reason, "add the page of a DCGM exporter")
 
 
 def _family_of_phase(facts: WindowFacts) -> Family:
