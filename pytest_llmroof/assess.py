@@ -74,7 +74,7 @@ def read(spec: WindowSpec) -> Window:
     if live:
         raise SourceError(
             f"{', '.join(live)}: this version measures recordings, not live servers",
-            f"record the load and name its folder: python -m pytest_llmroof record --out=FOLDER {' '.join(live)} -- ...",
+            f"record the load and name the folder: python -m pytest_llmroof record --out=DIR {' '.join(live)} -- ...",
         )
     return read_window(paths, served_model_name=spec.served_model_name, duration_seconds=spec.duration_seconds)
 
