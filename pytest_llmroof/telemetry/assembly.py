@@ -57,16 +57,15 @@ def _span(
     last = there[-1].snapshots[identity]
     if since_start:
         return None, last
-    if there[-1] is not scrapes[-1]:
-        said.append(f"{name} left during the window: counted until {there[-1].location}")
-    if there[0] is scrapes[0]:
-        return there[0].snapshots[identity], last
     if not scrapes[0].snapshots and scrapes[0].start is not None and scrapes[0].start == there[-1].start:
         return None, last  # the same process, before it had any series
     if len(there) == 1:
         said.append(f"{name} is in one scrape only: it is left out")
         return None, None
-    said.append(f"{name} came during the window: counted from {there[0].location}")
+    if there[0] is not scrapes[0]:
+        said.append(f"{name} came during the window: counted from {there[0].location}")
+    if there[-1] is not scrapes[-1]:
+        said.append(f"{name} left during the window: counted until {there[-1].location}")
     return there[0].snapshots[identity], last
 
 

@@ -5,7 +5,8 @@ server's start. The rules, in order:
 
 - Pages are told apart by server (``# endpoint``, the recorder's file name, the folder) and ordered by their clock.
 - Of several served models one must be named. Every other series of the same name is an engine of its own.
-- A restart cuts the window to its longest part without one; two scrapes around a restart are refused.
+- A restart cuts the window to its longest part without one; two scrapes around a restart are refused. A duration that
+  was given for the whole is then not used.
 - A server that did nothing gives a Window all the same, with increases of 0: that is the analysis' to say.
 - The duration is the clock's. Where a duration is given too and differs by more than a tenth (a twentieth is noted),
   the two contradict each other and the window is refused; a single scrape is bounded by the server's uptime only.
@@ -15,7 +16,7 @@ server's start. The rules, in order:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -67,12 +68,7 @@ def _window(
 ) -> Window:
     everything = [scrape for scrapes in servers.values() for scrape in scrapes]
     engine = _engine(everything, engines)
-    said = list(notes)
-    said.extend(
-        f"{scrape.location} does not end in a line feed: its last line may be cut"
-        for scrape in everything
-        if scrape.unterminated
-    )
+    said = [*notes, *_cut(everything)]
     ours, other = _engine_pages(servers, engine)
     ours = _on_one_clock(_of_model(ours, served_model_name), said)
     ours = {server: in_order(scrapes) for server, scrapes in ours.items()}
@@ -81,10 +77,9 @@ def _window(
     since_start = all(len(scrapes) == 1 for scrapes in ours.values())
     if not since_start:
         ours = _without_single(ours, said)
-        if found := [restart for scrapes in ours.values() for restart in restarts(scrapes)]:
-            ours, note = longest_run(ours, found)
-            said.append(note)
-            ours = _without_single(ours, said)
+        whole, ours = ours, _without_restarts(ours, said)
+        if ours is not whole:
+            duration_seconds = None  # was given for all of it, of which a part is left
     clock = clock_of(ours, duration_seconds, since_start)
     if clock.note:
         said.append(clock.note)
@@ -109,6 +104,22 @@ def _window(
         notes=tuple(dict.fromkeys(said)),
         unread=(*unread, *_not_read(other)),
     )
+
+
+def _cut(scrapes: Sequence[Scrape]) -> Iterator[str]:
+    for scrape in scrapes:
+        if scrape.unterminated:
+            yield f"{scrape.location} does not end in a line feed: its last line may be cut"
+
+
+def _without_restarts(servers: dict[str, list[Scrape]], said: list[str]) -> dict[str, list[Scrape]]:
+    """The longest part of the scrapes in which every server ran through: the very same, where all of them did."""
+    found = [restart for scrapes in servers.values() for restart in restarts(scrapes)]
+    if not found:
+        return servers
+    kept, note = longest_run(servers, found)
+    said.append(note)
+    return _without_single(kept, said)
 
 
 def _engine(scrapes: Sequence[Scrape], engines: Mapping[str, EngineNames] | None) -> EngineNames:

@@ -304,7 +304,25 @@ class TestRestarts:
     def test_without_a_clock_the_part_with_more_scrapes(self, pages: Pages) -> None:
         for index, count in enumerate((100, 200, 7, 17, 27)):
             pages.add(f"{index}.prom", tokens(count))
-        assert pages.read().counter("generation_tokens") == 20
+        window = pages.read(duration=60)
+        assert window.counter("generation_tokens") == 20
+        assert window.duration_seconds is None  # 60 s were given for all five
+
+    def test_without_a_clock_several_servers_cannot_be_cut(self, pages: Pages) -> None:
+        for index, count in enumerate((100, 200, 7, 17)):
+            for name in ("one", "two"):
+                pages.add(f"{name}.{index:06}.prom", tokens(count))
+        with pytest.raises(SourceError, match="the server restarted between"):
+            pages.read_folder()
+
+    def test_fewer_observations_or_requests_are_a_restart(self, pages: Pages) -> None:
+        pages.add("a.prom", ttft({"+Inf": 9}, 5), T0)
+        pages.add("b.prom", ttft({"+Inf": 4}, 7), T0 + 9)
+        assert "vllm:time_to_first_token_seconds_count went from 9 down to 4" in pages.refused().reason
+        for name, count in (("a", 5), ("b", 3)):
+            path = pages.folder / f"{name}.prom"
+            path.write_text(f'vllm:request_success_total{{finished_reason="stop"}} {count}\n', encoding="utf-8")
+        assert "vllm:request_success_total went down" in pages.refused().reason
 
     def test_a_new_process_that_did_more_is_a_restart_too(self, pages: Pages) -> None:
         pages.add("a.prom", tokens(100), T0, start=T0 - 60)
@@ -381,6 +399,53 @@ class TestSeriesThatComeAndGo:
         window = pages.read()
         assert window.histogram("ttft") == Histogram((1.0, 10.0, math.inf), (3.0, 7.0, 1.0), 70.0)
         assert len(window.notes) == 1
+
+    def test_a_name_that_is_fed_later_counts_from_zero(self, pages: Pages) -> None:
+        """Both names are there, the new one stays empty; before the load both did."""
+        new, old = "vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"
+        pages.add("a.prom", f"{new}_sum 0\n{new}_count 0\n{old}_sum 0\n{old}_count 0", T0)
+        pages.add("b.prom", f"{new}_sum 0\n{new}_count 0\n{old}_sum 3\n{old}_count 6", T0 + 9)
+        itl = pages.read().histogram("itl")
+        assert itl is not None
+        assert (itl.count, itl.mean) == (6, 0.5)
+
+    def test_another_name_with_a_past_has_no_known_increase(self, pages: Pages) -> None:
+        new, old = "vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"
+        pages.add("a.prom", f"{new}_sum 1\n{new}_count 2\nvllm:gpu_prefix_cache_hits_total 5", T0)
+        pages.add("b.prom", f"{old}_sum 3\n{old}_count 6\nvllm:prefix_cache_hits_total 9", T0 + 9)
+        window = pages.read()
+        assert window.histogram("itl") is None
+        assert window.counter("prefix_hits") is None
+        assert len(window.notes) == 2
+
+    def test_a_histogram_that_shrank_in_a_bucket_is_left_out(self, pages: Pages) -> None:
+        pages.add("a.prom", ttft({"1": 2, "5": 4, "+Inf": 10}, 20), T0)
+        pages.add("b.prom", ttft({"1": 8, "5": 9, "+Inf": 12}, 30), T0 + 9)
+        window = pages.read()
+        assert window.histogram("ttft") is None
+        assert window.notes == ("vllm:time_to_first_token_seconds decreased in a bucket: it is not used",)
+
+    def test_more_cached_than_asked_is_no_count_of_computed_tokens(self, pages: Pages) -> None:
+        """Hits are counted when a request is admitted, its prompt at its first output."""
+        for name, asked, hits in (("a", 0, 0), ("b", 100, 120)):
+            text = f"vllm:prompt_tokens_total {asked}\nvllm:prefix_cache_hits_total {hits}"
+            pages.add(f"{name}.prom", text, T0 + hits)
+        window = pages.read()
+        assert window.counter("prompt_tokens") == 100
+        assert window.counter("prompt_tokens_computed") is None
+
+    def test_requests_that_the_first_scrape_does_not_count(self, pages: Pages) -> None:
+        pages.add("a.prom", tokens(1), T0)
+        finished = 'vllm:request_success_total{engine="0",model_name="m",finished_reason="stop"} 9'
+        pages.add("b.prom", f"{tokens(2)}\n{finished}", T0 + 9)
+        window = pages.read()
+        assert window.counter("requests_finished") is None
+        assert window.notes == ("vllm:request_success_total is not in the first scrape: its increase is not known",)
+
+    def test_engines_that_share_no_two_scrapes_are_no_window(self, pages: Pages) -> None:
+        pages.add("a.prom", tokens(1, "0"), T0)
+        pages.add("b.prom", tokens(2, "1"), T0 + 9)
+        assert pages.refused().reason == "a.prom, b.prom: no engine is in two scrapes"
 
     def test_a_gap_is_said(self, pages: Pages) -> None:
         for second in (0, 1, 2, 3, 15, 16):
