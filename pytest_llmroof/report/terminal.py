@@ -52,14 +52,15 @@ def summary_lines(document: Document, width: int = 80, verbosity: int = 0) -> li
         rows = [row for row in rows if verdict_word(row[1]) in ("FAIL", "NOT MEASURED")]
     lines = [] if verbosity < 0 else scope_lines(document["windows"], width)
     several = len(document["windows"]) > 1
-    words = max((len(verdict_word(gate)) for _, gate in rows), default=0)
+    shown = [verdict_word(gate) for _, gate in rows] + (["NOT RUN"] if document["not_run"] else [])
+    words = max(map(len, shown), default=0)
     expectations = [_expectation(window, gate, several) for window, gate in rows]
     column = min(max(map(len, expectations), default=0), max(width // 2, _NARROWEST))
     for (window, gate), expectation in zip(rows, expectations, strict=True):
         start = f"{verdict_word(gate):{words}}  {shorten(expectation, column):{column}}"
         lines.append(_fitted(f"{start}  {_finding(window, gate)}", width))
     if verbosity >= 0:
-        lines.extend(_not_run_lines(document["not_run"], width))
+        lines.extend(_not_run_lines(document["not_run"], width, words))
     return lines
 
 
@@ -90,11 +91,11 @@ def _found_parts(window: Document, gate: Document) -> Iterator[str]:
         yield cause
 
 
-def _not_run_lines(not_run: Sequence[Document], width: int) -> Iterator[str]:
+def _not_run_lines(not_run: Sequence[Document], width: int, words: int) -> Iterator[str]:
     if not_run:
         names = ", ".join(one["node_id"] for one in not_run)
         count = f"{len(not_run)} gate{'s' if len(not_run) > 1 else ''}"
-        yield _fitted(f"NOT RUN  {count}: {names}", width)
+        yield _fitted(f"{'NOT RUN':{words}}  {count}: {names}", width)
 
 
 def _fitted(line: str, width: int) -> str:
