@@ -18,10 +18,10 @@ from pytest_llmroof.gates.spec import WindowSpec
 from pytest_llmroof.gates.verdict import Verdict
 from pytest_llmroof.items import COMMAND_LINE, command_line_spec
 from pytest_llmroof.options import REPORT_WRITERS, settings
-from pytest_llmroof.report.document import report_document
+from pytest_llmroof.report.document import report_document, window_document
 from pytest_llmroof.report.terminal import summary_lines
 from pytest_llmroof.roofline.deployment import Deployment
-from pytest_llmroof.windows import Document, completed, with_document
+from pytest_llmroof.windows import Assessed, Document, completed
 
 _COLOURS: Final = {
     "FAIL": {"red": True}, "NOT MEASURED": {"red": True}, "WARNED": {"yellow": True}, "PASS": {"green": True},
@@ -66,7 +66,8 @@ def write_reports(config: pytest.Config, document: Document) -> list[str]:
 
 def print_summary(terminal: pytest.TerminalReporter, document: Document) -> None:
     """The section of the terminal summary: a line for each gate that was judged, one for all that were not run."""
-    lines = summary_lines(_folded(document), terminal.config.get_terminal_writer().fullwidth, terminal.config.get_verbosity())
+    width = terminal.config.get_terminal_writer().fullwidth
+    lines = summary_lines(_folded(document), width, terminal.config.get_verbosity())
     if not lines:
         return
     terminal.section("llmroof")
@@ -85,16 +86,17 @@ def _folded(document: Document) -> Document:
 
 
 def _merged(found: Aggregator) -> list[Document]:
-    """One document per window, gates that tests judged in it put together; what did not run says `not run`."""
+    """One document per window: what tests judged in it is put together, and what did not run says `not run`."""
     ran: dict[str, set[int]] = defaultdict(set)
     for rows in found.gates.values():
         for key, index in rows:
             ran[key].add(index)
     windows: dict[str, Document] = {}
-    for key, document in found.documents.items():
+    for key, window in found.windows.items():
+        document = window.document if isinstance(window, Assessed) else window
         if key == document["id"]:
-            rows = enumerate(document["gates"])
-            gates = [row if index in ran[key] else _without_result(row) for index, row in rows]
+            every = enumerate(document["gates"])
+            gates = [row if index in ran[key] else _without_result(row) for index, row in every]
         else:
             # Judged by a test: what a later run of the test replaced is gone.
             gates = [row for index, row in enumerate(document["gates"]) if index in ran[key]]
@@ -152,7 +154,7 @@ def _unmeasured(spec: WindowSpec, reasons: list[str]) -> Document:
     verdicts = tuple(
         Verdict(gate, "not run", None, reason=reason) for gate, reason in zip(spec.gates, reasons, strict=True)
     )
-    return with_document(Assessment(spec, Deployment(), None, {}, None, None, verdicts, failure="no gate ran")).document
+    return window_document(Assessment(spec, Deployment(), None, {}, None, None, verdicts, failure="no gate ran"))
 
 
 def _place(window: Document, order: Mapping[str, int]) -> tuple[int, str]:

@@ -55,14 +55,14 @@ class Collected:
 class Aggregator:
     """The account of all gates, registered where the user is (not in workers).
 
-    ``documents`` holds every window document by the key it travelled under; ``gates`` the judged rows of each phase of
-    a test as (key, index); the last report of a phase wins, whichever worker it came from.
+    ``windows`` holds every window (or its document) by the key it travelled under; ``gates`` the judged gates of each
+    phase of a test as (key, index); the last report of a phase wins, whichever worker it came from.
     """
 
     def __init__(self, config: pytest.Config, collected: Collected) -> None:
         self.config = config
         self.collected = collected
-        self.documents: dict[str, Document] = {}
+        self.windows: dict[str, Any] = {}
         self.gates: dict[tuple[str, str], list[tuple[str, int]]] = {}
         self.stopped: dict[str, str] = {}
         self.other_failures = False
@@ -79,7 +79,7 @@ class Aggregator:
                 self.stopped[report.nodeid] = _reason(report)
             self.other_failures = self.other_failures or report.failed
             return
-        self.documents.update(payload["documents"])
+        self.windows.update(payload["windows"])
         if report.outcome in ("passed", "failed", "skipped"):
             self.gates[report.nodeid, str(report.when)] = [(key, index) for key, index in payload["gates"]]
             self.other_failures = self.other_failures or (report.failed and not payload["breach"])
@@ -119,7 +119,7 @@ class Aggregator:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write the reports, and settle the exit code."""
-        if self.concerned and not self.config.option.collectonly:
+        if self.concerned and not self.config.option.collectonly and self._has_reader(exitstatus):
             self._write(session)
         self._settle(session, exitstatus)
 
@@ -135,7 +135,13 @@ class Aggregator:
     @property
     def concerned(self) -> bool:
         """Whether any gate was met."""
-        return bool(self.documents or self.collected.selected or self.collected.deselected)
+        return bool(self.windows or self.collected.selected or self.collected.deselected)
+
+    def _has_reader(self, exitstatus: int) -> bool:
+        """Whether anybody will see the account: a quiet run whose gates all pass says nothing."""
+        hook = self.config.hook.pytest_llmroof_report
+        asked = settings(self.config).reports or hook.get_hookimpls() or self.config.get_verbosity() >= 0
+        return bool(asked or exitstatus != pytest.ExitCode.OK)
 
     def _write(self, session: pytest.Session) -> None:
         from pytest_llmroof.account import account, write_reports

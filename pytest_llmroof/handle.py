@@ -17,7 +17,6 @@ from pytest_llmroof.analysis.attribution import Attribution
 from pytest_llmroof.analysis.diagnosis import Diagnosis
 from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData, Outcome
 from pytest_llmroof.analysis.metrics import find_metric
-from pytest_llmroof.breach import GateBreach
 from pytest_llmroof.errors import ConfigError
 from pytest_llmroof.gates.build import window_spec
 from pytest_llmroof.gates.gate import Gate
@@ -25,12 +24,12 @@ from pytest_llmroof.gates.judge import judge
 from pytest_llmroof.gates.spec import WindowSpec
 from pytest_llmroof.markers import LIVE, parsed
 from pytest_llmroof.options import settings
-from pytest_llmroof.outcomes import outbox, publish, verdict_text
+from pytest_llmroof.outcomes import breach_of, outbox, publish
 from pytest_llmroof.resolve import resolve
 from pytest_llmroof.roofline.accelerator import Accelerator
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.roofline.roof import attainable
-from pytest_llmroof.windows import Assessed, assessed, completed, is_live, with_document
+from pytest_llmroof.windows import Assessed, assessed, completed, is_live
 
 T = TypeVar("T")
 
@@ -100,9 +99,9 @@ class WindowHandle(Mapping[str, Measurement]):
         gates = tuple(_or_fail(lambda: parsed(expressions, "check()", **keywords)))
         window = self._judged(gates)
         key = f"{self.spec.id}#{_process(self._config)}{len(outbox(self._config).sent)}"
-        breach = publish(self._config, key, window.document, range(len(gates)))
+        breach = publish(self._config, key, window, range(len(gates)))
         if breach:
-            raise GateBreach(*verdict_text(self._config, window.document, breach))
+            raise breach_of(self._config, window, breach)
 
     @property
     def diagnosis(self) -> Diagnosis | None:
@@ -154,7 +153,7 @@ class WindowHandle(Mapping[str, Measurement]):
         assessment = self._assessed.assessment
         strict = settings(self._config).strict
         verdicts = tuple(judge(gate, self._outcome(gate.metric), strict=strict) for gate in gates)
-        return with_document(replace(assessment, spec=replace(assessment.spec, gates=gates), verdicts=verdicts))
+        return Assessed(replace(assessment, spec=replace(assessment.spec, gates=gates), verdicts=verdicts))
 
 
 class TestWindow(WindowHandle):

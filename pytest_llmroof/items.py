@@ -17,7 +17,7 @@ from pytest_llmroof.gates.file import load_gate_file
 from pytest_llmroof.gates.gate import Gate
 from pytest_llmroof.gates.spec import WindowSpec
 from pytest_llmroof.options import settings
-from pytest_llmroof.outcomes import publish, verdict_text
+from pytest_llmroof.outcomes import breach_of, publish
 from pytest_llmroof.windows import assessed, completed, is_live, placed
 
 #: Node id of the collector of command-line gates, and so the first part of their own.
@@ -95,14 +95,16 @@ class GateItem(pytest.Item):
     def runtest(self) -> None:
         """Judge the gate; its window is measured when the first of its gates runs."""
         window = assessed(self.config, self.spec)
-        row = window.document["gates"][self.index]
-        breach = publish(self.config, self.spec.id, window.document, [self.index])
+        verdict = window.assessment.verdicts[self.index]
+        breach = publish(self.config, self.spec.id, window, [self.index])
         self.user_properties[:] = [pair for pair in self.user_properties if not pair[0].startswith("llmroof.")]
-        self.user_properties.append(("llmroof.verdict", row["verdict"]))
-        if row["value"] is not None:
-            self.user_properties += (("llmroof.value", row["value"]), ("llmroof.limit", row["limit"]))
+        self.user_properties.append(("llmroof.verdict", verdict.word))
+        if verdict.value is not None and verdict.limit is not None:
+            # Exact builtins: anything else ends a run under pytest-xdist.
+            found, limit = ("llmroof.value", float(verdict.value)), ("llmroof.limit", float(verdict.limit))
+            self.user_properties += (found, limit)
         if breach:
-            raise GateBreach(*verdict_text(self.config, window.document, breach))
+            raise breach_of(self.config, window, breach)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """What was found, why, and what to do; no traceback."""

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_llmroof.breach import GateBreach
 from pytest_llmroof.errors import ConfigError
 from pytest_llmroof.gates.assessment import Assessment
 from pytest_llmroof.gates.build import window_spec
@@ -18,9 +17,9 @@ from pytest_llmroof.gates.spec import WindowSpec
 from pytest_llmroof.gates.verdict import Verdict
 from pytest_llmroof.items import GateItem
 from pytest_llmroof.near import did_you_mean
-from pytest_llmroof.outcomes import publish, verdict_text
+from pytest_llmroof.outcomes import breach_of, publish
 from pytest_llmroof.roofline.deployment import Deployment
-from pytest_llmroof.windows import Document, assessed, completed, is_live, with_document
+from pytest_llmroof.windows import Assessed, assessed, completed, is_live
 
 _GATE_KEYWORDS: Final = ("severity", "id", "why")
 
@@ -102,7 +101,7 @@ def judged_body(item: pytest.Item) -> Generator[None, object, object]:
         # A TestCase keeps the failure of its body to itself until the report is made.
         _not_judged(item, spec, "the test did not get to its end")
         return result
-    judge_all(item, assessed(item.config, spec).document)
+    judge_all(item, assessed(item.config, spec))
     return result
 
 
@@ -113,18 +112,17 @@ LIVE: Final = (
 )
 
 
-def judge_all(item: pytest.Item, document: Document) -> None:
+def judge_all(item: pytest.Item, window: Assessed) -> None:
     """Publish all gates of a test's window. GateBreach where some do not hold."""
-    rows = document["gates"]
+    verdicts = window.assessment.verdicts
     item.user_properties[:] = [pair for pair in item.user_properties if not pair[0].startswith("llmroof.")]
-    item.user_properties += [("llmroof.gate", f"{row['canonical']}: {row['verdict']}") for row in rows]
-    breach = publish(item.config, f"{item.nodeid}::marks", document, range(len(rows)))
+    item.user_properties += [("llmroof.gate", f"{verdict.gate.canonical}: {verdict.word}") for verdict in verdicts]
+    breach = publish(item.config, f"{item.nodeid}::marks", window, range(len(verdicts)))
     if breach:
-        raise GateBreach(*verdict_text(item.config, document, breach))
+        raise breach_of(item.config, window, breach)
 
 
 def _not_judged(item: pytest.Item, spec: WindowSpec, reason: str) -> None:
     verdicts = tuple(Verdict(gate, "not judged", None, reason=reason) for gate in spec.gates)
     assessment = Assessment(spec, Deployment(), None, {}, None, None, verdicts, failure=reason)
-    document = with_document(assessment).document
-    publish(item.config, f"{item.nodeid}::unjudged", document, range(len(spec.gates)))
+    publish(item.config, f"{item.nodeid}::unjudged", Assessed(assessment), range(len(spec.gates)))

@@ -12,8 +12,9 @@ from typing import Any, Final, TypedDict
 import pytest
 
 from pytest_llmroof.breach import GateBreach, representation
+from pytest_llmroof.gates.verdict import Verdict
+from pytest_llmroof.windows import Assessed
 
-Document = dict[str, Any]
 #: The attribute of a report that holds a Payload.
 ATTRIBUTE: Final = "_llmroof"
 #: Verdicts that mean: not measured. For readers they are one word, for the exit code one kind.
@@ -21,12 +22,13 @@ UNMEASURED: Final = ("no data", "inconclusive", "impossible")
 
 
 class Payload(TypedDict):
-    """What a report carries: new window documents by key, the gates that were judged, and a word for the terminal.
+    """What a report carries: new windows by key, the gates that were judged, and a word for the terminal.
 
-    ``breach`` tells whether gates, and nothing else, failed the test.
+    A window is its document where the report leaves the process. ``breach`` tells whether gates, and nothing else,
+    failed the test.
     """
 
-    documents: dict[str, Document]
+    windows: dict[str, Any]
     gates: list[tuple[str, int]]
     word: str | None
     breach: bool
@@ -35,30 +37,31 @@ class Payload(TypedDict):
 class Outbox:
     """Judged gates that wait for the report of the phase that they were judged in.
 
-    ``sent`` holds the keys of window documents that left this process; ``told`` maps a window to the gate that shows
-    its long text.
+    ``sent`` holds the keys of windows that were sent before; ``told`` maps a window to the gate that shows its long
+    text; ``abroad`` says that reports leave the process.
     """
 
-    def __init__(self) -> None:
-        self.documents: dict[str, Document] = {}
+    def __init__(self, abroad: bool) -> None:
+        self.abroad = abroad
+        self.windows: dict[str, Any] = {}
         self.gates: list[tuple[str, int]] = []
-        self.rows: list[Document] = []
+        self.verdicts: list[Verdict] = []
         self.sent: set[str] = set()
         self.told: dict[str, str] = {}
 
-    def put(self, key: str, document: Document, indexes: Iterable[int]) -> None:
+    def put(self, key: str, window: Assessed, indexes: Iterable[int]) -> None:
         """Add judged gates of a window."""
         if key not in self.sent:
             self.sent.add(key)
-            self.documents[key] = document
+            self.windows[key] = window.document if self.abroad else window
         for index in indexes:
             self.gates.append((key, index))
-            self.rows.append(document["gates"][index])
+            self.verdicts.append(window.assessment.verdicts[index])
 
     def take(self, breach: bool) -> Payload:
         """What waits, once."""
-        payload = Payload(documents=self.documents, gates=self.gates, word=_word(self.rows), breach=breach)
-        self.documents, self.gates, self.rows = {}, [], []
+        payload = Payload(windows=self.windows, gates=self.gates, word=_word(self.verdicts), breach=breach)
+        self.windows, self.gates, self.verdicts = {}, [], []
         return payload
 
 
@@ -66,37 +69,39 @@ _OUTBOX: Final = pytest.StashKey[Outbox]()
 
 
 def outbox(config: pytest.Config) -> Outbox:
-    """This process's outbox. Reports carry gates from here on."""
+    """The outbox of the process. Reports carry gates from here on."""
     box = config.stash.get(_OUTBOX, None)
     if box is None:
-        box = config.stash[_OUTBOX] = Outbox()
+        box = config.stash[_OUTBOX] = Outbox(abroad=hasattr(config, "workerinput"))
         config.pluginmanager.register(GateReports(box), "llmroof-reports")
     return box
 
 
-def publish(config: pytest.Config, key: str, document: Document, indexes: Sequence[int]) -> list[Document]:
-    """Send judged gates of a window with the next report; return those that break the test."""
-    outbox(config).put(key, document, indexes)
-    return [row for row in (document["gates"][index] for index in indexes) if breaks(row)]
+def publish(config: pytest.Config, key: str, window: Assessed, indexes: Sequence[int]) -> list[int]:
+    """Send judged gates of a window with the next report; return the indexes of those that break the test."""
+    outbox(config).put(key, window, indexes)
+    return [index for index in indexes if breaks(window.assessment.verdicts[index])]
 
 
-def breaks(row: Document) -> bool:
-    """Whether a gate's verdict fails its test: anything but a pass, unless it only warns."""
-    return bool(row["severity"] == "error" and row["verdict"] != "pass")
+def breaks(verdict: Verdict) -> bool:
+    """Whether a verdict fails its test: anything but a pass, unless the gate only warns."""
+    return verdict.gate.severity == "error" and verdict.word != "pass"
 
 
-def verdict_text(config: pytest.Config, document: Document, rows: Sequence[Document]) -> tuple[str, str]:
-    """Headline and text of breached gates: in full once per window, then the first line and the limit."""
+def breach_of(config: pytest.Config, window: Assessed, indexes: Sequence[int]) -> GateBreach:
+    """The failure of breached gates: their text in full once per window, then the first line and the limit."""
     from pytest_llmroof.report.text import failing_text, headline
 
     told = outbox(config).told
+    document = window.document
+    rows = [document["gates"][index] for index in indexes]
     texts = []
     for row in rows:
         # A rerun of the gate that told everything tells it again.
         teller = told.setdefault(document["id"], row["node_id"])
         texts.append(failing_text(document, row, first=teller == row["node_id"]))
     more = f" (+{len(rows) - 1} more)" if len(rows) > 1 else ""
-    return headline(document, rows[0]) + more, "\n\n".join(texts)
+    return GateBreach(headline(document, rows[0]) + more, "\n\n".join(texts))
 
 
 class GateReports:
@@ -127,10 +132,9 @@ def _place(item: pytest.Item, excinfo: pytest.ExceptionInfo[BaseException]) -> t
     return path, (inside[-1] if inside else line or 0) + 1
 
 
-def _word(rows: Sequence[Document]) -> str | None:
+def _word(verdicts: Sequence[Verdict]) -> str | None:
     """The word that the terminal shows instead of FAILED or PASSED; None for pytest's own."""
-    broken = [row["verdict"] for row in rows if breaks(row)]
+    broken = [verdict.word for verdict in verdicts if breaks(verdict)]
     if broken:
-        return broken[0] if all(verdict in UNMEASURED for verdict in broken) else None
-    warned = any(row["severity"] == "warn" and row["verdict"] not in ("pass", "not judged") for row in rows)
-    return "warned" if warned else None
+        return broken[0] if all(word in UNMEASURED for word in broken) else None
+    return "warned" if any(verdict.word not in ("pass", "not judged") for verdict in verdicts) else None

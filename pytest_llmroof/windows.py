@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,10 +27,14 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class Assessed:
-    """A window's assessment, and its document (exact builtins)."""
+    """A window's assessment."""
 
     assessment: Assessment
-    document: Document
+
+    @cached_property
+    def document(self) -> Document:
+        """Its document (exact builtins), made when a breach, a report or another process needs it."""
+        return window_document(self.assessment)
 
 
 @dataclass(frozen=True)
@@ -51,13 +56,8 @@ def assessed(config: pytest.Config, spec: WindowSpec) -> Assessed:
     cache = config.stash.setdefault(_ASSESSED, {})
     found = cache.get(spec.id)
     if found is None:
-        found = cache[spec.id] = with_document(assess(spec, strict=settings(config).strict))
+        found = cache[spec.id] = Assessed(assess(spec, strict=settings(config).strict))
     return found
-
-
-def with_document(assessment: Assessment) -> Assessed:
-    """An assessment with its document."""
-    return Assessed(assessment, window_document(assessment))
 
 
 def levels(config: pytest.Config) -> Levels:

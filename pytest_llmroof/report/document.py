@@ -63,18 +63,20 @@ def report_document(
     created: datetime | str,
     not_run: Sequence[Document] = (),
 ) -> Document:
-    """The document of a run: its windows, what was not run (``node_id`` and ``reason`` each), and the counts."""
+    """The document of a run: its windows, what was not run (``node_id`` and ``reason`` each), and the counts.
+
+    ``windows`` are documents already (``window_document``), and stand in it as they are.
+    """
     gates = [gate for window in windows for gate in window["gates"]]
-    document: Document = to_wire({
+    return {
         "schema": SCHEMA,
         "created": created if isinstance(created, str) else timestamp(created.timestamp()),
         "version": __version__,
-        "labels": labels,
-        "windows": windows,
-        "not_run": not_run,
+        "labels": to_wire(labels),
+        "windows": list(windows),
+        "not_run": to_wire(not_run),
         "summary": summary(gates, len(not_run)),
-    })  # fmt: skip
-    return document
+    }  # fmt: skip
 
 
 def summary(gates: Iterable[Document], not_run: int = 0) -> dict[str, int]:

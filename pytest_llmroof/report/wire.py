@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from functools import cache
 from numbers import Integral, Real
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -44,21 +45,26 @@ def to_wire(value: object, clean: Callable[[str], str] = visible) -> Any:
     Numbers that are not finite become None (JSON has no infinity: unbounded is null), every text passes ``clean``.
     TypeError for anything that has no plain form: a report never holds the ``repr`` of an object.
     """
+    # Concrete classes first: a report of many gates has a million values, and abstract ones are slow to ask.
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         return clean(str.__str__(value))
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, dict) or isinstance(value, Mapping):  # noqa: SIM101 - likewise
+        return {clean(str(key)): to_wire(item, clean) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_wire(item, clean) for item in value]
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real):
         number = float(value)
         return number if math.isfinite(number) else None
-    if isinstance(value, Mapping):
-        return {clean(str(key)): to_wire(item, clean) for key, item in value.items()}
     if isinstance(value, AbstractSet):
         return [to_wire(item, clean) for item in sorted(value)]
-    if isinstance(value, list | tuple):
-        return [to_wire(item, clean) for item in value]
     raise TypeError(f"{type(value).__name__} has no place in a report")
 
 
@@ -69,6 +75,7 @@ def cleaner(spec: WindowSpec) -> Callable[[str], str]:
     """
     replacements = sorted(_replacements(spec), key=lambda pair: -len(pair[0]))
 
+    @cache  # keys, units and operators come back with every gate
     def clean(text: str) -> str:
         for secret, shown in replacements:
             text = text.replace(secret, shown)
