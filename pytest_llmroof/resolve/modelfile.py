@@ -12,6 +12,7 @@ from typing import Any
 from pytest_llmroof.errors import ConfigError, LlmroofError, Position, UnknownModelError
 from pytest_llmroof.roofline.model import Model
 from pytest_llmroof.roofline.models import model_from_config, model_from_mapping, named_model
+from pytest_llmroof.roofline.models.checkpoint import quantisation_block
 from pytest_llmroof.roofline.models.reading import ConfigKeyError
 
 
@@ -72,7 +73,7 @@ def _read(file: Path, shown: str, modified: int, size: int, sidecar: int) -> Mod
         text = file.read_text(encoding="utf-8-sig")
         config = _object(text, shown)
         beside = _sidecar(file)
-        if beside is not None and "quantization_config" not in config:
+        if beside is not None and quantisation_block(config) is None:
             config = {**config, "quantization_config": beside}
         try:
             return model_from_config(config, _name(file))

@@ -71,6 +71,11 @@ EIGHT_BIT = {"num_bits": 8, "type": "float", "dynamic": True}
             "w4a16",
             (3 * 128 * 64) * (1 / 2 + 2.5 / 32) + (2 * 64 + 128) * 4 + 2 * (LINEAR - 3 * 128 * 64),
         ),
+        # an E8M0 scale for each 32
+        (compressed(tensors(4, "float", "group", group_size=32)), "mxfp4", LINEAR / 2 + LINEAR / 32),
+        ({"quant_method": "modelopt", "quant_algo": "MXFP8"}, "fp8", LINEAR + LINEAR / 32),
+        ({"quant_algo": "W4A16_AWQ", "group_size": 64}, "w4a16", LINEAR / 2 + LINEAR / 64 * 2),
+        ({"quant_algo": "W8A8_SQ_PER_CHANNEL"}, "int8", LINEAR + ROWS * 4),
         # an fp8 scale for each 16, and one fp32 scale a matrix
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4", LINEAR / 2 + LINEAR / 16 + 7 * 4),
     ],
@@ -120,16 +125,37 @@ def test_names_match_whole_components() -> None:
     assert Patterns(["*.mlp.shared_expert.*"]).match("model.layers.1.mlp.shared_expert.up_proj")
     assert Patterns(["re:.*mlp.*"]).match("model.layers.1.mlp.up_proj")
     assert not Patterns([""]).match("model")
+    assert Patterns(["model.layers.0*"]).match("model.layers.0.mlp.up_proj")
+    assert Patterns(["model.layers.*.self_attn"]).match("model.layers.3.self_attn.q_proj")
+    assert not Patterns(["model.layers.*.self"]).match("model.layers.3.self_attn.q_proj")
+    assert Patterns(["model.layers.1.mlp.experts.7"]).match("model.layers.1.mlp.experts.7.up_proj")
+    assert not Patterns(["model.layers.1.mlp.experts.7"]).match("model.layers.1.mlp.experts.70.up_proj")
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "model.language_model.layers.4.mlp", "language_model.model.layers.4.mlp", "backbone.layers.4.mlp",
+        "layers.4.mlp", "language_model.model.layers.4*", r"re:^language_model\.model\.layers\.4\.",
+        r"re:model\.layers\.4\.mlp.*",
+        "*.layers.4.mlp.*", "*language_model*",
+    ],
+)  # fmt: skip
+def test_what_wraps_the_decoder_does_not_matter(entry: str) -> None:
+    assert Patterns([entry]).match("model.layers.4.mlp.up_proj")
 
 
 @pytest.mark.parametrize(
     ("block", "gist"),
     [
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bitsandbytes"),
-        ({"quant_method": "mxfp4"}, "mxfp4"),
-        ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}, "MIXED_PRECISION"),
+        ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}, "without quantized_layers"),
+        ({"quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": "FP8"}}, "is not a mapping"),
+        ({"quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": {"quant_algo": "INT2"}}}, "INT2"),
+        ({"quant_algo": "NVFP4_SVDQUANT"}, "low-rank"),
         ({"quant_method": "gptq", "bits": 3}, "3 bits"),
-        ({"quant_method": "gptq", "bits": 4, "dynamic": {"x": {}}}, "dynamic"),
+        ({"quant_method": "gptq", "bits": 4, "dynamic": ["x"]}, "dynamic"),
+        ({"quant_method": "gptq", "bits": 4, "dynamic": {"+:x": {"bits": 2}}}, "2 bits"),
         ({"quant_method": "fp8", "weight_block_size": 128}, "weight_block_size"),
         ({"quant_method": "compressed-tensors", "config_groups": {}}, "config_groups"),
         ({**compressed(tensors(8, "float", "tensor")), "sparsity_config": {"format": "sparse-24"}}, "sparse-24"),
@@ -143,7 +169,7 @@ def test_names_match_whole_components() -> None:
         ({"quant_method": "compressed-tensors", "config_groups": {"a": {"targets": ["Linear"]}}}, "without weights"),
         ({**compressed(tensors(4, "int", "group", group_size=32)), "format": "marlin-24"}, "marlin-24"),
         (compressed(tensors(2, "int", "channel")), "2 bits"),
-        (compressed(tensors(4, "float", "group", group_size=32)), "NVFP4's 16"),
+        (compressed(tensors(4, "float", "group", group_size=64)), "groups of 64"),
         (compressed(tensors(8, "float", "block", block_structure=None)), "block_structure"),
         ({}, "quant_method ''"),
         ("fp8", "not a mapping"),
@@ -155,13 +181,93 @@ def test_what_is_not_understood_is_refused_in_words(block: Any, gist: str) -> No
     assert "weight_bytes" in str(caught.value)
 
 
-def test_layers_of_several_precisions_are_refused() -> None:
+ATTENTION, MLP = 2 * 64 * 64 + 2 * 32 * 64, 3 * 128 * 64
+
+
+def test_groups_of_several_precisions() -> None:
     groups = {
-        "a": {"targets": ["re:.*mlp.*"], "weights": tensors(4, "int", "group", group_size=32)},
         "b": {"targets": ["Linear"], "weights": tensors(8, "float", "tensor"), "input_activations": EIGHT_BIT},
+        "a": {"targets": ["re:.*mlp.*"], "weights": tensors(4, "int", "group", group_size=32)},
     }
-    with pytest.raises(UnknownModelError, match="several precisions"):
-        small({"quant_method": "compressed-tensors", "config_groups": groups})
+    block = {"quant_method": "compressed-tensors", "config_groups": groups, "ignore": ["lm_head"]}
+    model = small(block)
+    # attention in fp8 with four 2-byte scales, the mlp in 4 bits and a 2-byte scale for each 32
+    assert model.weight_bytes("w4a16") == PLAIN + ATTENTION + 4 * 2 + MLP / 2 + MLP / 32 * 2
+    # the narrowest gives the name, the highest peak the roof: a floor must not be above what the hardware can do
+    assert stated_weights(model) == "w4a16"
+    assert default_compute(model, "w4a16", None) == "fp8"
+
+
+def test_a_precision_for_each_module() -> None:
+    layers = {
+        "model.language_model.layers.0.self_attn.q_proj": {"quant_algo": "FP8"},
+        "model.language_model.layers.0.mlp": {"quant_algo": "W4A16_NVFP4", "group_size": 16},
+        "lm_head": {"quant_algo": "W4A16_NVFP4", "group_size": 16},
+    }
+    block = {
+        "quant_algo": "MIXED_PRECISION", "quantized_layers": layers, "kv_cache_quant_algo": "FP8",
+        "exclude_modules": ["mtp*"], "group_size": 16,
+    }  # fmt: skip
+    head, query, rest = 100 * 64, 64 * 64, 64 * 64 + 2 * 32 * 64
+    # q in fp8 with one scale; mlp and head at 4.5 bits with one scale a matrix; k, v and o as they were
+    expected = PLAIN - 2 * head + query + 4 + (MLP + head) * 4.5 / 8 + 4 * 4 + 2 * rest
+    for config in ({**SMALL, "quantization_config": block}, {**SMALL, "text_config": {"quantization_config": block}}):
+        model = model_from_config(config, "small")
+        assert model.weight_bytes("nvfp4") == expected
+        assert stated_weights(model) == "nvfp4"
+        assert stated_cache(model) == "fp8"
+        # weight-only NVFP4 computes in 16 bit, the FP8 layers in fp8
+        assert default_compute(model, "nvfp4", None) == "fp8"
+
+
+def test_a_cache_may_be_all_that_is_quantised() -> None:
+    model = small({"quant_method": "modelopt", "quant_algo": None, "kv_cache_quant_algo": "FP8"})
+    assert stated_weights(model) == "bf16"
+    assert stated_cache(model) == "fp8"
+    assert model.weight_bytes("bf16") == 2 * model.parameters
+
+
+MOE: dict[str, Any] = {
+    "model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+    "head_dim": 16,
+}  # fmt: skip
+MOE_EXPERT, MOE_REST = 3 * 32 * 64, 2 * (2 * 100 * 64 + 3 * 64 + 2 * 16 + 4 * 64)
+
+
+def test_mxfp4_is_for_experts_alone() -> None:
+    model = small({"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]}, **MOE)
+    assert model.weight_bytes("mxfp4") == MOE_REST + 2 * ATTENTION + 4 * MOE_EXPERT * 4.25 / 8
+    assert default_compute(model, "mxfp4", None) == "bf16"
+
+
+def test_experts_that_a_list_tells_apart() -> None:
+    listed = {f"layers.0.mlp.experts.{number}.up_proj": {"quant_algo": "FP8"} for number in (0, 1, 3)}
+    model = small({"quant_algo": "MIXED_PRECISION", "quantized_layers": listed}, **MOE)
+    matrix = 32 * 64
+    assert model.weight_bytes("fp8") == MOE_REST + 2 * ATTENTION + 2 * 4 * MOE_EXPERT - 3 * matrix + 3 * 4
+    ignored = small({"quant_method": "fp8", "modules_to_not_convert": ["re:.*experts\\.[12]\\..*"]}, **MOE)
+    assert ignored.weight_bytes("fp8") == MOE_REST + ATTENTION + 4 * 4 + 2 * MOE_EXPERT + 6 * 4 + 2 * 2 * MOE_EXPERT
+
+
+def test_listed_layers_over_an_fp8_checkpoint() -> None:
+    block = {
+        "quant_method": "fp8", "weight_block_size": [64, 64], "quant_algo": "MIXED_PRECISION", "ignore": ["*.attn.*"],
+        "quantized_layers": {"layers.0.mlp.experts": {"quant_algo": "NVFP4", "group_size": 16}},
+    }  # fmt: skip
+    model = small(block, **MOE)
+    # attention keeps FP8 in four blocks (k and v are half a block each); experts have 4.5 bits and 12 scales of 4 bytes
+    assert model.weight_bytes("nvfp4") == MOE_REST + ATTENTION + 4 * 4 + 4 * MOE_EXPERT * 4.5 / 8 + 12 * 4
+    assert default_compute(model, "nvfp4", None) == "fp4"
+    narrow = small({"quant_method": "fp8", "weight_block_size": [64, 64]}, expert_dtype="fp4", **MOE)
+    assert narrow.weight_bytes("mxfp4") == MOE_REST + ATTENTION + 4 * 4 + 4 * MOE_EXPERT * 4.25 / 8
+
+
+def test_gptq_with_settings_of_its_own_for_some_modules() -> None:
+    dynamic = {"-:.*self_attn.*": {}, "+:.*down_proj": {"bits": 8, "group_size": 64}}
+    model = small({"quant_method": "gptq", "bits": 4, "group_size": 32, "dynamic": dynamic})
+    four, eight = 2 * 128 * 64, 64 * 128
+    size = four * (1 / 2 + 2.5 / 32) + eight * (1 + 3 / 64) + (2 * 64 + 128) * 4
+    assert model.weight_bytes("w4a16") == PLAIN + 2 * ATTENTION + size
 
 
 def test_the_cache_that_a_config_states() -> None:
