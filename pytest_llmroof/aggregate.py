@@ -63,7 +63,7 @@ class Aggregator:
         self.config = config
         self.collected = collected
         self.windows: dict[str, Any] = {}
-        self.gates: dict[tuple[str, str], list[tuple[str, int]]] = {}
+        self.gates: dict[tuple[str, str], tuple[tuple[str, int], ...]] = {}
         self.stopped: dict[str, str] = {}
         self.other_failures = False
         self.document: Document | None = None
@@ -81,7 +81,7 @@ class Aggregator:
             return
         self.windows.update(payload["windows"])
         if report.outcome in ("passed", "failed", "skipped"):
-            self.gates[report.nodeid, str(report.when)] = [(key, index) for key, index in payload["gates"]]
+            self.gates[report.nodeid, str(report.when)] = payload["gates"]
             self.other_failures = self.other_failures or (report.failed and not payload["breach"])
 
     @pytest.hookimpl(tryfirst=True)

@@ -29,7 +29,7 @@ class Payload(TypedDict):
     """
 
     windows: dict[str, Any]
-    gates: list[tuple[str, int]]
+    gates: tuple[tuple[str, int], ...]
     word: str | None
     breach: bool
 
@@ -60,7 +60,7 @@ class Outbox:
 
     def take(self, breach: bool) -> Payload:
         """What waits, once."""
-        payload = Payload(windows=self.windows, gates=self.gates, word=_word(self.verdicts), breach=breach)
+        payload = Payload(windows=self.windows, gates=tuple(self.gates), word=_word(self.verdicts), breach=breach)
         self.windows, self.gates, self.verdicts = {}, [], []
         return payload
 

@@ -26,6 +26,8 @@ _PAGE_NAME: Final = re.compile(r".*\.(prom|metrics|openmetrics)(\.gz)?", re.IGNO
 _HEAD_BYTES: Final = 16_384
 _COMMENT: Final = r"^#[ \t]*(HELP|TYPE|scraped_at|scrape_seconds|endpoint)[ \t]"
 _SAMPLE: Final = r"\A\s*[a-zA-Z_:][a-zA-Z0-9_:]*(\{[^\n]*\})?[ \t]+[-+.\dIN]\S*\s"
+#: Series by their text, shared by all pages that this process reads.
+_HEADS: Final[Heads] = {}
 _METRICS: Final = re.compile(f"{_COMMENT}|{_SAMPLE}", re.MULTILINE)
 _REASONS: Final[dict[Content, str]] = {
     "json": "JSON, and no reader here knows it",
@@ -63,7 +65,6 @@ class Sources:
     bad: dict[str, list[SourceError]] = field(default_factory=dict)
     good: dict[str, int] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
-    heads: Heads = field(default_factory=dict)
 
     def pages(self) -> Iterator[Located]:
         """Every page. Raises SourceError for a named path that is missing, unreadable or no page."""
@@ -102,7 +103,7 @@ class Sources:
         if content in ("json", "binary", "text") and not _PAGE_NAME.fullmatch(path.name):
             self.unread.append((shown, _REASONS[content]))
             return
-        page = parse_page(_body(path, shown), shown, self._heads())
+        page = parse_page(_body(path, shown), shown, _heads())
         yield Located(page, page.endpoint or slug_of_page(path.name) or "", shown)
 
     def _folder(self, folder: Path, shown: str) -> Iterator[Located]:
@@ -145,7 +146,7 @@ class Sources:
         if not called_a_page and content != "metrics":
             self.unread.append((location, _REASONS[content]))
             return None
-        page = parse_page(_body(entry, location), location, self._heads())
+        page = parse_page(_body(entry, location), location, _heads())
         return Located(page, page.endpoint or group, shown, recorded=slug_of_page(entry.name) is not None)
 
     def _manifest(self, path: Path, location: str) -> None:
@@ -159,10 +160,12 @@ class Sources:
         except (ValueError, AttributeError, TypeError, KeyError, RecursionError):
             self.unread.append((location, "not what the recorder writes"))
 
-    def _heads(self) -> Heads:
-        if len(self.heads) > 200_000:  # labels that change from page to page: no use to keep them
-            self.heads.clear()
-        return self.heads
+
+def _heads() -> Heads:
+    """The series that pages of this process were seen to hold: windows of one server repeat each other's text."""
+    if len(_HEADS) > 200_000:  # labels that change from page to page: no use to keep them
+        _HEADS.clear()
+    return _HEADS
 
 
 def _by_name(entry: Path) -> tuple[int, str]:
