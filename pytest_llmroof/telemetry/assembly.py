@@ -24,7 +24,7 @@ def engines_of(
     for server, scrapes in servers.items():
         for identity in dict.fromkeys(identity for scrape in scrapes for identity in scrape.snapshots):
             name = _engine_name(server, identity, several)
-            first, last = _span(scrapes, identity, name, since_start, said)
+            first, last = _span(scrapes, identity, name, since_start, engine, said)
             if last is None:
                 continue
             moved = difference(first, last, engine)
@@ -50,15 +50,22 @@ def _engine_name(server: str, identity: Identity, several: bool) -> str:
 
 
 def _span(
-    scrapes: Sequence[Scrape], identity: Identity, name: str, since_start: bool, said: list[str]
+    scrapes: Sequence[Scrape],
+    identity: Identity,
+    name: str,
+    since_start: bool,
+    engine: EngineNames,
+    said: list[str],
 ) -> tuple[Snapshot | None, Snapshot | None]:
     """An engine's first and last snapshot. The first is None where it began at 0, the last where it is left out."""
     there = [scrape for scrape in scrapes if identity in scrape.snapshots]
     last = there[-1].snapshots[identity]
     if since_start:
         return None, last
-    if not scrapes[0].snapshots and scrapes[0].start is not None and scrapes[0].start == there[-1].start:
-        return None, last  # the same process, before it had any series
+    if not scrapes[0].snapshots:
+        same_process = scrapes[0].start is not None and scrapes[0].start == there[-1].start
+        if same_process or (engine.absent_until_fed and scrapes[0].engine is engine):
+            return None, last  # the same server, before it had any series
     if len(there) == 1:
         said.append(f"{name} is in one scrape only: it is left out")
         return None, None

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pytest_llmroof.telemetry.engines import EngineNames
-from pytest_llmroof.telemetry.snapshot import Buckets, Snapshot
+from pytest_llmroof.telemetry.gathering import Buckets
+from pytest_llmroof.telemetry.snapshot import Snapshot
 from pytest_llmroof.telemetry.window import Histogram
 
 #: A start time that differs by less is the same, printed with fewer digits.
@@ -50,12 +51,12 @@ def reset_between(earlier: Snapshot, later: Snapshot) -> str | None:
 def difference(earlier: Snapshot | None, later: Snapshot, engine: EngineNames) -> Difference:
     """The increase from ``earlier`` to ``later``; since the engine's start where there is no earlier snapshot."""
     found = Difference(names=dict(later.names), problems=list(later.problems))
-    _counters(found, earlier, later)
+    _counters(found, earlier, later, engine)
     for quantity, buckets in later.histograms.items():
         base = earlier.histograms.get(quantity) if earlier else None
         if base is not None and earlier is not None and not _same_name(earlier, later, quantity):
             base = None
-        if base is None and not _starts_at_zero(earlier, later, quantity):
+        if base is None and not _starts_at_zero(earlier, later, quantity, engine):
             found.problems.append(_not_in_both(later.names[quantity]))
             continue
         _histogram(found, quantity, base, buckets)
@@ -67,13 +68,13 @@ def difference(earlier: Snapshot | None, later: Snapshot, engine: EngineNames) -
     return found
 
 
-def _counters(found: Difference, earlier: Snapshot | None, later: Snapshot) -> None:
+def _counters(found: Difference, earlier: Snapshot | None, later: Snapshot, engine: EngineNames) -> None:
     for quantity, value in later.counters.items():
         base = earlier.counters.get(quantity) if earlier else None
         if base is not None and earlier is not None and not _same_name(earlier, later, quantity):
             base = None
         if base is None:
-            if not _starts_at_zero(earlier, later, quantity):
+            if not _starts_at_zero(earlier, later, quantity, engine):
                 found.problems.append(_not_in_both(later.names[quantity]))
                 continue
             base = 0.0
@@ -84,14 +85,17 @@ def _same_name(earlier: Snapshot, later: Snapshot, quantity: str) -> bool:
     return earlier.names.get(quantity) == later.names.get(quantity)
 
 
-def _starts_at_zero(earlier: Snapshot | None, later: Snapshot, quantity: str) -> bool:
-    """Whether a series that the earlier page lacks was there, unfed: declared, or under a name that was not fed."""
+def _starts_at_zero(earlier: Snapshot | None, later: Snapshot, quantity: str, engine: EngineNames) -> bool:
+    """Whether a series that the earlier page lacks was there, unfed: declared, or under a name that was not fed.
+
+    Some engines expose nothing before they first count it: what is absent there was 0.
+    """
     if earlier is None:
         return True
     if quantity in earlier.counters or quantity in earlier.histograms:
         buckets = earlier.histograms.get(quantity)
         return not earlier.counters.get(quantity) and (buckets is None or not buckets.count)
-    return quantity in earlier.declared
+    return quantity in earlier.declared or engine.absent_until_fed
 
 
 def _not_in_both(name: str) -> str:
@@ -121,20 +125,29 @@ def _histogram(found: Difference, quantity: str, base: Buckets | None, buckets: 
 def _finished(found: Difference, earlier: Snapshot | None, later: Snapshot, engine: EngineNames) -> None:
     if not later.finished:
         return
-    if earlier and not earlier.finished and "requests_finished" not in earlier.declared:
+    known = earlier is None or earlier.finished or "requests_finished" in earlier.declared or engine.absent_until_fed
+    if not known:
         found.problems.append(_not_in_both(later.names["requests_finished"]))
         return
     before: Mapping[str, float] = earlier.finished if earlier else {}
     found.finished = {reason: value - before.get(reason, 0.0) for reason, value in later.finished.items()}
     aborted, errored = engine.finished_reasons
-    found.counters["requests_finished"] = sum(found.finished.values())
+    # Some count those that failed apart from those that finished.
+    apart = {name: found.counters.get(name, 0.0) for name in ("requests_aborted", "requests_errored")}
+    found.counters["requests_finished"] = sum(found.finished.values()) + sum(apart.values())
     found.counters["requests_aborted"] = sum(found.finished.get(reason, 0.0) for reason in aborted)
     found.counters["requests_errored"] = sum(found.finished.get(reason, 0.0) for reason in errored)
+    for name, count in apart.items():
+        found.counters[name] += count
 
 
 def _drop_what_is_off(found: Difference, later: Snapshot, engine: EngineNames) -> None:
     """A counter that is registered but never fed is no measurement of 0."""
-    moved = any(found.counters.get(tokens, 0.0) > 0 for tokens in ("prompt_tokens", "generation_tokens"))
+    moved = any(
+        found.counters.get(quantity, 0.0) > 0
+        or (quantity in found.histograms and found.histograms[quantity].count > 0)
+        for quantity in (*engine.work, "prompt_tokens", "generation_tokens")
+    )
     for quantity in engine.zero_means_off & found.counters.keys():
         if found.counters[quantity] == 0 and (moved or later.counters[quantity] == 0):
             del found.counters[quantity]
@@ -168,9 +181,15 @@ def _derivations(
             if rule["where_disabled"] in later.disabled:
                 yield value, name
             continue
-        less = [quantity for quantity in rule["less"] if quantity in found.counters]
-        if rule["less"][0] in less:
-            yield (
-                value - sum(found.counters[quantity] for quantity in less),
-                " - ".join([name, *(found.names[quantity] for quantity in less)]),
-            )
+        plus = [quantity for quantity in rule.get("plus", ()) if quantity in found.counters]
+        less = [quantity for quantity in rule.get("less", ()) if quantity in found.counters]
+        counted = rule.get("plus_count_of")
+        if ("less" in rule and rule["less"][0] not in less) or (counted and counted not in found.histograms):
+            continue
+        value += sum(found.counters[quantity] for quantity in plus)
+        value -= sum(found.counters[quantity] for quantity in less)
+        names = " + ".join([name, *(found.names[quantity] for quantity in plus)])
+        if counted:
+            value += found.histograms[counted].count
+            names += f" + {found.names[counted]}_count"
+        yield value, " - ".join([names, *(found.names[quantity] for quantity in less)])

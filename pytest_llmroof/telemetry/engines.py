@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from typing import Any, Final, Literal
 
 from pytest_llmroof.data import load
 from pytest_llmroof.telemetry.exposition import Page
+from pytest_llmroof.telemetry.window import Unavailable
 
 Kind = Literal["counter", "histogram", "gauge", "finished", "facts"]
 Part = Literal["value", "bucket", "sum", "count", "created"]
@@ -20,8 +22,9 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 class Target:
     """What one exposed name stands for: a quantity, and which part of it.
 
-    ``rank`` orders the names of one quantity, the lowest first. ``where`` are label values that a series must have,
-    ``scale`` is the factor to the canonical unit.
+    ``rank`` orders the names of one quantity, the lowest first. ``where`` are label values that a series must have (a
+    pattern with ``*``; ``!`` in front negates it), ``scale`` is the factor to the canonical unit. ``whole`` is the
+    label value of a series that repeats its siblings' sum. ``times`` is a counter over which the value is a mean.
     """
 
     quantity: str
@@ -33,6 +36,19 @@ class Target:
     scale: float = 1.0
     combine: Literal["sum", "max"] = "max"
     disabled: float | None = None
+    whole: tuple[str, str] | None = None
+    times: str | None = None
+
+    def admits(self, labels: Mapping[str, str]) -> bool:
+        """Whether a series with these labels counts."""
+        for label, pattern in self.where:
+            value = labels.get(label, "")
+            if pattern.startswith("!"):
+                if fnmatchcase(value, pattern[1:]):
+                    return False
+            elif value != pattern and not ("*" in pattern and fnmatchcase(value, pattern)):
+                return False
+        return True
 
 
 @dataclass(frozen=True)
@@ -58,7 +74,7 @@ class EngineNames:
         return frozenset(self.entry.get("conventions", ()))
 
     def labels(self, role: str) -> tuple[str, ...]:
-        """The labels that play a role: ``model``, ``rank``, ``replica``, ``process``."""
+        """The labels that play a role: ``model``, ``rank``, ``replica``, ``process``, ``repeats``."""
         return tuple(self.entry.get("labels", _NOTHING).get(role, ()))
 
     @property
@@ -68,8 +84,30 @@ class EngineNames:
 
     @property
     def zero_means_off(self) -> frozenset[str]:
-        """Counters that say nothing where they are 0 although tokens moved."""
+        """Counters that say nothing where they are 0 although the engine worked."""
         return frozenset(self.entry.get("zero_means_off", ()))
+
+    @property
+    def absent_until_fed(self) -> bool:
+        """Whether series only appear when they are first counted: one that is absent is 0."""
+        return bool(self.entry.get("absent_until_fed", False))
+
+    @property
+    def shares_out(self) -> bool:
+        """Whether series of the whole server belong to all of its engines in equal parts, else to the first."""
+        return self.entry.get("server_wide") == "shared"
+
+    @property
+    def beside(self) -> Mapping[str, Any] | None:
+        """Where this is no engine but what stands beside one: its quantities that are preferred to the engine's."""
+        beside: Mapping[str, Any] | None = self.entry.get("beside")
+        return beside
+
+    @property
+    def records(self) -> Mapping[str, Any] | None:
+        """How records of steps in JSON become totals, where this engine writes such."""
+        records: Mapping[str, Any] | None = self.entry.get("records")
+        return records
 
     @property
     def derived(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
@@ -92,6 +130,17 @@ class EngineNames:
     def fact_labels(self) -> tuple[str, ...]:
         """The labels of the info metric that may be shown."""
         return tuple(self.entry.get("facts", _NOTHING).get("labels", ()))
+
+    @cached_property
+    def cannot(self) -> Mapping[str, Unavailable]:
+        """Metrics that this engine never exports, each with the reason and what does tell it."""
+        remedies: Mapping[str, str] = load("measuring.yaml")["remedies"]
+        found = {}
+        for entry in self.entry.get("cannot", ()):
+            remedy = entry.get("remedy")
+            what = Unavailable(entry["reason"], remedies.get(remedy, remedy) if remedy else None)
+            found.update(dict.fromkeys(entry["metrics"], what))
+        return found
 
     @cached_property
     def targets(self) -> Mapping[str, tuple[Target, ...]]:
@@ -137,7 +186,7 @@ class EngineNames:
         for quantity, names in self.entry.get("gauges", _NOTHING).items():
             for rank, spec in enumerate(map(_spec, names)):
                 yield spec["name"], Target(
-                    quantity, "gauge", "value", rank, spec["name"],
+                    quantity, "gauge", "value", rank, spec["name"], _where(spec),
                     scale=spec.get("scale", 1.0), combine=spec.get("combine", "max"), disabled=spec.get("disabled"),
                 )  # fmt: skip
         if finished := self.entry.get("finished"):
@@ -152,11 +201,16 @@ def _spec(names: Any) -> Mapping[str, Any]:
     return names if isinstance(names, Mapping) else {"name": names}
 
 
+def _where(spec: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple(spec.get("where", _NOTHING).items())
+
+
 def _counter(quantity: str, rank: int, spec: Mapping[str, Any]) -> Iterator[tuple[str, Target]]:
-    name = spec["name"]
-    where = tuple(spec.get("where", _NOTHING).items())
-    scale = spec.get("scale", 1.0)
-    value = Target(quantity, "counter", "value", rank, name, where, scale)
+    name, where = spec["name"], _where(spec)
+    whole = next(iter(spec.get("whole", _NOTHING).items()), None)
+    value = Target(
+        quantity, "counter", "value", rank, name, where, spec.get("scale", 1.0), whole=whole, times=spec.get("times")
+    )
     if part := spec.get("part"):
         yield f"{name}_{part}", value
         return
@@ -166,10 +220,10 @@ def _counter(quantity: str, rank: int, spec: Mapping[str, Any]) -> Iterator[tupl
 
 
 def _histogram(quantity: str, rank: int, spec: Mapping[str, Any]) -> Iterator[tuple[str, Target]]:
-    name, scale = spec["name"], spec.get("scale", 1.0)
+    name, scale, where = spec["name"], spec.get("scale", 1.0), _where(spec)
     parts: tuple[Part, ...] = ("bucket", "sum", "count", "created")
     for part in parts:
-        yield f"{name}_{part}", Target(quantity, "histogram", part, rank, name, scale=scale)
+        yield f"{name}_{part}", Target(quantity, "histogram", part, rank, name, where, scale)
 
 
 @cache
@@ -179,20 +233,17 @@ def known_engines() -> Mapping[str, EngineNames]:
 
 
 def recognised(page: Page, engines: Mapping[str, EngineNames] | None = None) -> EngineNames | None:
-    """The engine whose names a page holds most of; None where it holds no engine's."""
-    best: EngineNames | None = None
-    most = 0
-    for engine in (engines or known_engines()).values():
-        targets = engine.targets
-        count = sum(sample.name in targets for sample in page.samples)
-        if count > most:
-            best, most = engine, count
-    return best
+    """The engine of whose names a page holds most; None where it holds no engine's.
 
-
-def engine_listing() -> Mapping[str, str]:
-    """What ``--llmroof-list=engines`` prints: key -> title, versions, and how its metrics are recognised."""
-    return {
-        key: f"{engine.title} {engine.entry['versions']}; metrics {', '.join(p + '*' for p in engine.prefixes)}"
-        for key, engine in known_engines().items()
-    }
+    A page without any name that is read is an engine's all the same where it has its prefix: a server without traffic.
+    """
+    names = {sample.name for sample in page.samples}
+    candidates = (engines or known_engines()).values()
+    counted = [(engine, len(names & engine.targets.keys())) for engine in candidates]
+    best, most = max(counted, key=lambda pair: (bool(pair[1]) and not pair[0].beside, pair[1]))
+    if most:
+        return best
+    for engine in candidates:
+        if any(name.startswith(engine.prefixes) and engine.knows(name) for name in names):
+            return engine
+    return None

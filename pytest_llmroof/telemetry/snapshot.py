@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 from pytest_llmroof.telemetry.engines import EngineNames, Target
 from pytest_llmroof.telemetry.exposition import Page, Sample
+from pytest_llmroof.telemetry.gathering import Buckets, GatheredHistogram, Unusable
 
 _START: Final = "process_start_time_seconds"
 #: A fact is shown only where it is a plain word or number.
@@ -29,20 +28,6 @@ class Identity(NamedTuple):
         parts = [f"engine {self.rank}"] if self.rank else []
         parts.extend(f"{label} {value}" for label, value in self.replica)
         return ", ".join(parts)
-
-
-@dataclass(frozen=True)
-class Buckets:
-    """A histogram's running total: ``counts`` are cumulative, the last bound is inf."""
-
-    bounds: tuple[float, ...]
-    counts: array[float]
-    total: float
-
-    @property
-    def count(self) -> float:
-        """Observations so far."""
-        return self.counts[-1]
 
 
 @dataclass(frozen=True)
@@ -84,6 +69,7 @@ def snapshots(page: Page, engine: EngineNames) -> tuple[Snapshot, ...]:
     replicas, processes = engine.labels("replica"), engine.labels("process")
     declared = frozenset(quantity for name in page.types for quantity in engine.families.get(name, ()))
     collectors: dict[Identity, _Collector] = {}
+    read = []
     for sample in page.samples:
         targets = engine.targets.get(sample.name)
         if targets is None:
@@ -94,20 +80,50 @@ def snapshots(page: Page, engine: EngineNames) -> tuple[Snapshot, ...]:
             next((labels[label] for label in ranks if label in labels), ""),
             tuple((label, labels[label]) for label in replicas if label in labels),
         )
+        read.append((identity, targets, sample))
+    for identity, targets, sample in _without_repeats(read, engine.labels("repeats")):
         collector = collectors.get(identity)
         if collector is None:
             collector = collectors[identity] = _Collector(identity, engine, processes)
         for target in targets:
-            if all(labels.get(label) == value for label, value in target.where):
+            if target.admits(sample.labels):
                 collector.add(target, sample)
-    _fold_server_wide(collectors)
+            elif target.kind == "counter" and target.part == "value":
+                collector.unfed(target, sample)
+    _fold_server_wide(collectors, engine.shares_out)
     return tuple(collector.snapshot(declared) for collector in collectors.values())
 
 
-def _fold_server_wide(collectors: dict[Identity, _Collector]) -> None:
+_Read = tuple[Identity, tuple[Target, ...], Sample]
+
+
+def _without_repeats(read: list[_Read], labels: tuple[str, ...]) -> list[_Read]:
+    """The samples without those of ranks that repeat an engine's numbers: of each engine its lowest rank counts.
+
+    Not rank 0: of several engines in one server the second may begin at rank 4.
+    """
+    if not labels:
+        return read
+    lowest: dict[Identity, tuple[int, ...]] = {}
+    ranks = [_numbers(sample.labels, labels) for _, _, sample in read]
+    for (identity, _, _), rank in zip(read, ranks, strict=True):
+        if rank is not None:
+            lowest[identity] = min(lowest.get(identity, rank), rank)
+    return [one for one, rank in zip(read, ranks, strict=True) if rank is None or rank == lowest[one[0]]]
+
+
+def _numbers(labels: Mapping[str, str], names: tuple[str, ...]) -> tuple[int, ...] | None:
+    """The ranks of a series; one that has none of these labels belongs to no rank."""
+    if not any(name in labels for name in names):
+        return None
+    return tuple(int(value) if (value := labels.get(name, "0")).isdecimal() else 0 for name in names)
+
+
+def _fold_server_wide(collectors: dict[Identity, _Collector], shares_out: bool) -> None:
     """Series of the whole server lack a label that its engines have: they are no engine of their own.
 
-    Facts are then every engine's; a counter goes to the first engine, so that sums stay right.
+    Facts are then every engine's; a counter goes to the first engine, or in equal parts to all, so that sums stay
+    right.
     """
     for identity, collector in list(collectors.items()):
         siblings = [other for key, other in collectors.items() if key != identity and _is_part_of(key, identity)]
@@ -116,7 +132,9 @@ def _fold_server_wide(collectors: dict[Identity, _Collector]) -> None:
         del collectors[identity]
         for sibling in siblings:
             sibling.facts.update(collector.facts)
-        siblings[0].take(collector)
+        parts = len(siblings) if shares_out else 1
+        for sibling in siblings[:parts]:
+            sibling.take(collector, 1 / parts)
 
 
 def _is_part_of(engine: Identity, server: Identity) -> bool:
@@ -136,8 +154,10 @@ class _Collector:
         self.engine = engine
         self.processes = processes
         self.counters: dict[tuple[str, int], float] = {}
+        self.wholes: dict[tuple[str, int], float] = {}
+        self.means: dict[tuple[str, int], str] = {}
         self.exposed: dict[tuple[str, int], str] = {}
-        self.histograms: dict[tuple[str, int], _Histogram] = {}
+        self.histograms: dict[tuple[str, int], GatheredHistogram] = {}
         self.gauges: dict[tuple[str, int], list[tuple[Target, bool, float]]] = {}
         self.finished: dict[str, float] = {}
         self.created: dict[str, float] = {}
@@ -145,16 +165,24 @@ class _Collector:
         self.disabled: set[str] = set()
         self.problems: list[str] = []
 
-    def take(self, other: _Collector) -> None:
-        """The counters and histograms of the whole server, where the engine has none of its own."""
+    def take(self, other: _Collector, share: float) -> None:
+        """A share of the counters and histograms of the whole server, where the engine has none of its own."""
         for key, value in other.counters.items():
             if key not in self.counters:
-                self.counters[key], self.exposed[key] = value, other.exposed[key]
+                self.counters[key], self.exposed[key] = value * share, other.exposed[key]
+        for key, value in other.wholes.items():
+            self.wholes.setdefault(key, value * share)
         for key, histogram in other.histograms.items():
-            self.histograms.setdefault(key, histogram)
+            self.histograms.setdefault(key, histogram.part(share))
         if other.finished and not self.finished:
-            self.finished = other.finished
+            self.finished = {reason: count * share for reason, count in other.finished.items()}
             self.exposed["requests_finished", 0] = other.exposed["requests_finished", 0]
+
+    def unfed(self, target: Target, sample: Sample) -> None:
+        """A counter of which only series with other label values are there: it was never counted, and is 0."""
+        key = (target.quantity, target.rank)
+        if self.exposed.setdefault(key, sample.name) == sample.name:
+            self.counters.setdefault(key, 0.0)
 
     def add(self, target: Target, sample: Sample) -> None:
         key = (target.quantity, target.rank)
@@ -164,10 +192,10 @@ class _Collector:
                 self.created[sample.name] = min(value, self.created.get(sample.name, math.inf))
         elif target.kind == "counter":
             if self.exposed.setdefault(key, sample.name) == sample.name:  # not `x` beside `x_total`
-                self.counters[key] = self.counters.get(key, 0.0) + value * target.scale
+                self._count(key, target, sample)
         elif target.kind == "histogram":
             if key not in self.histograms:
-                self.histograms[key] = _Histogram(sample.name.rpartition("_")[0], target.scale)
+                self.histograms[key] = GatheredHistogram(sample.name.rpartition("_")[0], target.scale)
             self.histograms[key].add(target, sample)
         elif target.kind == "gauge":
             self._gauge(key, target, sample)
@@ -181,6 +209,24 @@ class _Collector:
                 if _PLAIN.fullmatch(fact) and fact != "None":
                     self.facts[label] = fact
 
+    def _count(self, key: tuple[str, int], target: Target, sample: Sample) -> None:
+        value = sample.value * target.scale
+        if target.times is not None:
+            self.means[key] = target.times
+        if target.whole is not None and sample.labels.get(target.whole[0]) == target.whole[1]:
+            self.wholes[key] = self.wholes.get(key, 0.0) + value
+            self.counters.setdefault(key, 0.0)
+        else:
+            self.counters[key] = self.counters.get(key, 0.0) + value
+
+    def _counted(self, key: tuple[str, int]) -> float:
+        """A counter's total: its series' sum, or what one of them says of all; a mean times what it is a mean over."""
+        value = max(self.counters[key], self.wholes.get(key, 0.0))
+        if key not in self.means:
+            return value
+        over = [count for (quantity, _), count in self.counters.items() if quantity == self.means[key]]
+        return value * over[0] if over else math.nan
+
     def _gauge(self, key: tuple[str, int], target: Target, sample: Sample) -> None:
         if target.disabled is not None and sample.value == target.disabled:
             self.disabled.add(target.quantity)
@@ -192,15 +238,16 @@ class _Collector:
     def snapshot(self, declared: frozenset[str]) -> Snapshot:
         names: dict[str, str] = {}
         counters, histograms, gauges = {}, {}, {}
-        for key in _preferred({key: bool(value) for key, value in self.counters.items()}):
-            if math.isfinite(self.counters[key]):
-                counters[key[0]] = self.counters[key]
+        totals = {key: self._counted(key) for key in self.counters}
+        for key in _preferred({key: bool(value) for key, value in totals.items()}):
+            if math.isfinite(totals[key]):
+                counters[key[0]] = totals[key]
                 names[key[0]] = self.exposed[key]
         for key in _preferred({key: histogram.fed for key, histogram in self.histograms.items()}):
             try:
                 histograms[key[0]] = self.histograms[key].buckets()
                 names.setdefault(key[0], self.histograms[key].name)
-            except _Unusable as error:
+            except Unusable as error:
                 self.problems.append(f"{self.histograms[key].name} {error}")
         for key in _preferred(dict.fromkeys(self.gauges, True)):
             gauges[key[0]] = _combined(self.gauges[key])
@@ -226,62 +273,3 @@ def _combined(samples: list[tuple[Target, bool, float]]) -> float:
     values = [value for _, _, value in samples]
     repeated = any(per_process for _, per_process, _ in samples)
     return sum(values) if samples[0][0].combine == "sum" and not repeated else max(values)
-
-
-class _Unusable(Exception):
-    """Why a histogram cannot be used, in words that follow its name."""
-
-
-class _Histogram:
-    """Gathers one histogram's series; those that differ in other labels than ``le`` add up."""
-
-    def __init__(self, name: str, scale: float) -> None:
-        self.name = name
-        self.scale = scale
-        self.cumulative: dict[float, float] = {}
-        self.series: dict[float, int] = {}
-        self.sum: float | None = None
-        self.count: float | None = None
-
-    @property
-    def fed(self) -> bool:
-        return bool(self.count) or any(self.cumulative.values())
-
-    def add(self, target: Target, sample: Sample) -> None:
-        if target.part == "sum":
-            self.sum = (self.sum or 0.0) + sample.value * self.scale
-        elif target.part == "count":
-            self.count = (self.count or 0.0) + sample.value
-        else:
-            bound = _bound(sample.labels.get("le", "")) * self.scale
-            self.cumulative[bound] = self.cumulative.get(bound, 0.0) + sample.value
-            self.series[bound] = self.series.get(bound, 0) + 1
-
-    def buckets(self) -> Buckets:
-        """What was gathered, checked. A histogram with nothing but sum and count has one bucket, up to inf."""
-        if self.sum is None or not math.isfinite(self.sum):
-            raise _Unusable("has no sum")
-        cumulative = dict(self.cumulative)
-        if math.inf not in cumulative:
-            # Thinned out by a relabelling rule: the count is what the last bucket would say.
-            if self.count is None:
-                raise _Unusable("has no +Inf bucket and no count")
-            cumulative[math.inf] = self.count
-        if any(math.isnan(bound) for bound in cumulative):
-            raise _Unusable("has a bucket without a bound")
-        if len(set(self.series.values())) > 1:
-            raise _Unusable("has series with different buckets")
-        bounds = tuple(sorted(cumulative))
-        counts = array("d", (cumulative[bound] for bound in bounds))
-        if not all(math.isfinite(count) for count in counts):
-            raise _Unusable("has a bucket that is not a number")
-        if counts[0] < 0 or any(low > high for low, high in pairwise(counts)):
-            raise _Unusable("has buckets that are not cumulative")
-        return Buckets(bounds, counts, self.sum)
-
-
-def _bound(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan

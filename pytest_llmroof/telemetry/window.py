@@ -3,14 +3,22 @@
 Everything is a difference over the window unless it says otherwise. Quantities have canonical names, independent of
 the engine's; ``names`` keeps what the engine called them, for reports. Canonical names (unit):
 
-counters   prompt_tokens, prompt_tokens_computed, prompt_tokens_cached, prompt_tokens_recomputed, prefix_queries,
-           prefix_hits, external_prefix_queries, external_prefix_hits (tokens), generation_tokens, steps, step_tokens
-           (tokens computed in steps), preemptions, requests_finished (whatever the reason), requests_aborted,
+counters   prompt_tokens (whole prompts, cached tokens included), prompt_tokens_computed, prompt_tokens_cached,
+           prompt_tokens_recomputed, finished_prompt_tokens (of requests that finished), prefix_queries, prefix_hits,
+           external_prefix_queries, external_prefix_hits (tokens); generation_tokens, decode_tokens (those that decode
+           steps emitted: all but the first of each request), finished_generation_tokens (tokens);
+           steps, prefill_steps, decode_steps, step_tokens (tokens computed in steps), step_sequences (sequences in
+           them), decode_sequences (sequences in decode steps), decode_context_tokens (their contexts);
+           step_seconds, decode_step_seconds (of the steps), prefill_seconds, decode_seconds (of the requests, which
+           overlap), forward_seconds (the GPU computed), unloaded_seconds (nothing was there to compute),
+           overlapping_steps (steps whose time may span two);
+           preemptions, requests_finished (whatever the reason), requests_succeeded, requests_aborted,
            requests_errored, requests_rejected, draft_steps, draft_tokens, accepted_tokens,
            estimated_flops, estimated_read_bytes, estimated_write_bytes (per GPU, the engine's own estimate)
 histograms ttft, itl, tpot, e2e, queue, prefill_time, decode_time, inference_time, forward_time, execute_time (seconds);
            step_tokens, prompt_length, generation_length, computed_length (tokens)
-gauges     running, waiting, swapped (requests), kv_usage, prefix_hit_rate, acceptance_rate (fraction)
+gauges     running, waiting, swapped (requests), kv_usage, prefix_hit_rate, acceptance_rate (fraction), accept_length
+           (tokens per verify step), longest_sequence (tokens, since the server's start)
 """
 
 from __future__ import annotations
@@ -72,6 +80,14 @@ class Engine:
 
 
 @dataclass(frozen=True)
+class Unavailable:
+    """Why an engine cannot tell something, and what can."""
+
+    reason: str
+    remedy: str | None = None
+
+
+@dataclass(frozen=True)
 class SourceInfo:
     """One source: its ``kind`` (``vllm``, ``prometheus``, ...) and ``location``, shown in reports; no secrets."""
 
@@ -101,10 +117,19 @@ class Window:
     samples: int = 2
     progress: Series | None = None
     conventions: frozenset[str] = frozenset()
-    """How this engine counts: ``itl_per_step`` (else per token), ``tokens_at_finish``, ..."""
+    """How this engine counts: ``itl_per_step`` (else per token), ``tokens_at_finish`` (unless it has decode_tokens)."""
     device_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    title: str = ""
+    """What people call the engine, where ``kind`` is its key."""
+    cannot: Mapping[str, Unavailable] = field(default_factory=dict)
+    """Metrics (``ttft``, ``kv_cache.usage``) that this engine never exports."""
+
+    @property
+    def engine_title(self) -> str:
+        """The engine as sentences name it."""
+        return self.title or self.kind
 
     @property
     def model_names(self) -> tuple[str, ...]:

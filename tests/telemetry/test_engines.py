@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_llmroof.telemetry.engines import EngineNames, engine_listing, known_engines, recognised
+from pytest_llmroof.telemetry.engine_entries import engine_listing
+from pytest_llmroof.telemetry.engines import EngineNames, known_engines, recognised
 from pytest_llmroof.telemetry.exposition import parse_page
 from pytest_llmroof.telemetry.snapshot import Snapshot, snapshots
 
