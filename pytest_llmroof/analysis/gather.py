@@ -60,7 +60,7 @@ def _with_replicas(deployment: Deployment, window: Window) -> Deployment:
     if deployment.data_parallel is not None or not window.engines:
         return deployment
     provenance = {**deployment.provenance, "data_parallel": "telemetry"}
-    return replace(deployment, data_parallel=len(window.engines), provenance=provenance)
+    return replace(deployment, data_parallel=window.replicas_at_once, provenance=provenance)
 
 
 def _with_floors(facts: WindowFacts, floors: WorkFloors | None) -> WindowFacts:

@@ -91,7 +91,7 @@ def with_telemetry(deployment: Deployment, window: Window, spec: WindowSpec) -> 
     if deployment.model is None and spec.model is None and not undrafted:
         told["model"] = _served(window, spec, deployment, missing, provenance)
     if deployment.data_parallel is None and window.engines:
-        told["data_parallel"] = len(window.engines)
+        told["data_parallel"] = window.replicas_at_once
         provenance["data_parallel"] = "telemetry"
     cache = _cache_in_use(window) if provenance.get("kv_cache") != "given" else None
     if cache is not None and cache != "auto":

@@ -10,7 +10,8 @@ counters   prompt_tokens (whole prompts, cached tokens included), prompt_tokens_
            steps, prefill_steps, decode_steps, step_tokens (tokens computed in steps), step_sequences (sequences in
            them), decode_sequences (sequences in decode steps), decode_context_tokens (their contexts);
            step_seconds, decode_step_seconds (of the steps), prefill_seconds, decode_seconds (of the requests, which
-           overlap), forward_seconds (the GPU computed), unloaded_seconds (nothing was there to compute),
+           overlap), forward_seconds (the GPU computed), timed_step_seconds (of
+           the steps of which that is known), unloaded_seconds (nothing was there to compute),
            overlapping_steps (steps whose time may span two);
            preemptions, requests_finished (whatever the reason), requests_succeeded, requests_aborted,
            requests_errored, requests_rejected, draft_steps, draft_tokens, accepted_tokens,
@@ -77,6 +78,10 @@ class Engine:
     """Canonical quantity -> the name under which the source exposed it."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """The few harmless configuration facts that are used (block_size, cache_dtype, num_gpu_blocks, ...). Never more."""
+    seen: tuple[float, float] | None = None
+    """First and last sample of this engine alone (Unix seconds), where that is not the whole window's."""
+    progress: Series | None = None
+    """``Window.progress`` of this engine alone, where it is known."""
 
 
 @dataclass(frozen=True)
@@ -150,8 +155,19 @@ class Window:
         return next((engine.names[quantity] for engine in self.engines if quantity in engine.names), None)
 
     def only(self, engine: Engine) -> Window:
-        """The same window seen from one engine."""
-        return replace(self, engines=(engine,))
+        """The same window seen from one engine: over the time in which it was there."""
+        alone = replace(self, engines=(engine,), progress=engine.progress or self.progress)
+        if engine.seen is None:
+            return alone
+        first, last = engine.seen
+        return replace(alone, started=first, duration_seconds=last - first)
+
+    @property
+    def replicas_at_once(self) -> int:
+        """The most engines that were there at a time: of replicas that follow each other only one counts."""
+        spans = [engine.seen for engine in self.engines if engine.seen is not None]
+        others = len(self.engines) - len(spans)
+        return others + max((sum(one <= first < end for one, end in spans) for first, _ in spans), default=0)
 
 
 def merged(histograms: list[Histogram]) -> Histogram | None:
