@@ -9,14 +9,14 @@ from types import MappingProxyType
 from typing import Any
 
 from pytest_llmroof.data import load
-from pytest_llmroof.errors import ConfigError, UnknownModelError
+from pytest_llmroof.errors import ConfigError
 from pytest_llmroof.near import did_you_mean
 from pytest_llmroof.roofline.models.architecture import Architecture
 from pytest_llmroof.roofline.models.checkpoint import checkpoint_from_config
-from pytest_llmroof.roofline.models.families import FAMILIES, layers_of
+from pytest_llmroof.roofline.models.families import layers_of
 from pytest_llmroof.roofline.models.figures import Figures, model_from_mapping
 from pytest_llmroof.roofline.models.names import catalogue_keys, plain_name, precision_hint
-from pytest_llmroof.roofline.models.reading import Config, ConfigKeyError
+from pytest_llmroof.roofline.models.textmodel import BY_HAND, text_model
 
 __all__ = [
     "Architecture",
@@ -31,7 +31,6 @@ __all__ = [
     "served_model",
 ]
 
-_BY_HAND = "model: {parameters: 70e9, active_parameters: ..., weight_bytes: ..., kv_bytes_per_token: ...}"
 
 
 @dataclass(frozen=True)
@@ -73,13 +72,14 @@ def list_models() -> tuple[ListedModel, ...]:
     return tuple(ListedModel(each.name, each.title, each.parameters, each.active_parameters) for each in models)
 
 
-def model_from_config(config: Mapping[str, object], name: str) -> Architecture:
+def model_from_config(config: Mapping[str, object], name: str, architecture: str | None = None) -> Architecture:
     """The model that a config.json describes.
 
-    ConfigError (with the key) where it is not a model's config or a key holds nonsense; UnknownModelError where the
-    architecture or the quantisation is not understood.
+    ``architecture`` is "decoder" where the user vouches for a model_type that is not understood. ConfigError (with the
+    key) where it is not a model's config or a key holds nonsense; UnknownModelError where the architecture or the
+    quantisation is not understood.
     """
-    return _build(config, name, name, catalogue=False)
+    return _build(config, name, name, catalogue=False, architecture=architecture)
 
 
 @cache
@@ -88,15 +88,11 @@ def _from_catalogue(key: str) -> Architecture:
     return _build(entry["config"], key, entry["title"], catalogue=True)
 
 
-def _build(config: Mapping[str, object], name: str, title: str, *, catalogue: bool) -> Architecture:
-    kind = config.get("model_type")
-    if not isinstance(kind, str):
-        raise ConfigKeyError("model_type", "not a model's config.json: it has no `model_type`")
-    family = FAMILIES.get(kind)
-    if family is None:
-        raise UnknownModelError(_unknown_architecture(kind, config))
-    reading = Config(config, load("architectures.yaml")["defaults"][kind])
-    shape, block = layers_of(family, reading)
+def _build(
+    config: Mapping[str, object], name: str, title: str, *, catalogue: bool, architecture: str | None = None
+) -> Architecture:
+    text = text_model(config, architecture)
+    shape, block = layers_of(text.family, text.config)
     return Architecture(
         name=name,
         title=title,
@@ -107,20 +103,10 @@ def _build(config: Mapping[str, object], name: str, title: str, *, catalogue: bo
         mixers=block.mixers,
         experts=block.experts,
         experts_per_token=block.experts_per_token,
-        dtype=reading.dtype(),
+        dtype=text.config.dtype(),
         checkpoint=checkpoint_from_config(config),
         catalogue=catalogue,
-    )
-
-
-def _unknown_architecture(kind: str, config: Mapping[str, object]) -> str:
-    data = load("architectures.yaml")
-    understood = {*data["indifferent"], *(key for defaults in data["defaults"].values() for key in defaults)}
-    strange = sorted(str(key) for key in config if key not in understood)
-    keys = f" (keys not understood: {', '.join(strange)})" if strange else ""
-    return (
-        f"model_type {kind!r} is not understood{keys}{did_you_mean(kind, FAMILIES)}; understood are "
-        f"{', '.join(FAMILIES)}; give its figures by hand: {_BY_HAND}"
+        left_out=text.left_out,
     )
 
 
@@ -135,7 +121,7 @@ def _unknown_name(name: str) -> str:
             )
     return (
         f"unknown model {name!r}{did_you_mean(plain_name(name), catalogue_keys())}; --llmroof-list=models names all, "
-        f"else give its config.json, or its figures: {_BY_HAND}"
+        f"else give its config.json, or its figures: {BY_HAND}"
     )
 
 

@@ -9,6 +9,8 @@ from functools import cached_property
 from pytest_llmroof.roofline.deployment import ELEMENT_BYTES
 from pytest_llmroof.roofline.models.checkpoint import Checkpoint
 from pytest_llmroof.roofline.models.costed import Access, Mixer, WeightPart
+from pytest_llmroof.roofline.models.mixers import Indexer
+from pytest_llmroof.roofline.models.states import RecurrentState
 from pytest_llmroof.roofline.models.tensors import LINEAR_ROLES, Tensor
 
 #: Bytes of an element that quantisation leaves alone.
@@ -22,7 +24,7 @@ class Architecture:
 
     ``dtype`` is what the config says about its elements (None: it says nothing), ``checkpoint`` how it is quantised
     (None: it is not). ``catalogue`` marks a description that is ours and not the served checkpoint's, so that its
-    precisions are assumptions.
+    precisions are assumptions. ``left_out`` says what the model has beside its text model, which no step of text reads.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Architecture:
     dtype: str | None = None
     checkpoint: Checkpoint | None = None
     catalogue: bool = False
+    left_out: tuple[str, ...] = ()
     _parts: dict[str, tuple[WeightPart, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
@@ -71,7 +74,17 @@ class Architecture:
 
     def kv_bytes_per_token(self, kv_cache: str) -> float:
         """Bytes that a token of context keeps in the cache, over all layers, without replication."""
-        return sum(mixer.held_bytes(1, ELEMENT_BYTES[kv_cache]) for mixer in self.mixers)
+        return sum(mixer.token_elements for mixer in self.mixers) * ELEMENT_BYTES[kv_cache]
+
+    @cached_property
+    def state_bytes_per_sequence(self) -> float:
+        """Bytes of recurrent state that a sequence keeps, however long it is; 0 for attention alone."""
+        return sum(mixer.sequence_bytes for mixer in self.mixers if isinstance(mixer, RecurrentState))
+
+    def kv_bytes_per_sequence(self, context: float, kv_cache: str) -> float:
+        """Bytes of keys and values (or latents) of a sequence: windows applied, without index keys and states."""
+        caches = (mixer for mixer in self.mixers if not isinstance(mixer, RecurrentState | Indexer))
+        return sum(mixer.held_bytes(context, ELEMENT_BYTES[kv_cache]) for mixer in caches)
 
     def parts(self, weights: str) -> tuple[WeightPart, ...]:
         """The weights by the manner in which a step reads them."""
@@ -83,7 +96,7 @@ class Architecture:
         size = self._bytes(tensor, weights)
         if tensor.role == "expert":
             return WeightPart("expert", size, experts=tensor.experts, active=tensor.active, ways=tensor.ways)
-        if tensor.role == "embedding" and not tensor.tied:
+        if tensor.role == "position" or (tensor.role == "embedding" and not tensor.tied):
             return WeightPart("lookup", size, rows=tensor.rows)
         access: Access = "head" if tensor.role == "head" or tensor.tied else "always"
         return WeightPart(access, size, ways=tensor.ways)

@@ -1,21 +1,22 @@
-"""Building blocks that families of models are declared over: attention, feed-forward layers, embeddings, norms."""
+"""What families of models are declared over: sizes, linear layers, norms, vocabulary. Blocks add up to a model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_llmroof.roofline.models.costed import Mixer
-from pytest_llmroof.roofline.models.mixers import GroupedQueryAttention
 from pytest_llmroof.roofline.models.reading import Config
 from pytest_llmroof.roofline.models.tensors import Role, Tensor
 
 LAYER = "model.layers.{layer}"
+Layers = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Block:
-    """A part of a model: its tensors, and how it mixes tokens where it does. Blocks add up to a model."""
+    """A part of a model: its tensors, and how it mixes tokens where it does."""
 
     tensors: tuple[Tensor, ...] = ()
     mixers: tuple[Mixer, ...] = ()
@@ -58,103 +59,52 @@ class Shape:
         )
 
     @property
-    def all_layers(self) -> tuple[int, ...]:
+    def all_layers(self) -> Layers:
         """The layers' numbers."""
         return tuple(range(self.layers))
 
 
-def vocabulary(shape: Shape) -> Block:
-    """The input embedding and the head, which are one table where they are tied."""
-    table = Tensor("model.embed_tokens", "embedding", shape.vocabulary, shape.hidden, tied=shape.tied)
-    head = Tensor("lm_head", "head", shape.vocabulary, shape.hidden)
-    return Block((table,) if shape.tied else (table, head))
+def linear(
+    path: str, role: Role, rows: int, columns: int, layers: Layers = (), *, bias: bool = False, ways: float = math.inf
+) -> Tensor:
+    """A linear layer, out x in, in each of ``layers``."""
+    return Tensor(path, role, rows, columns, rows if bias else 0, layers, ways=ways)
 
 
-def norms(shape: Shape, *paths: str) -> Block:
-    """Norms over the hidden size: one in each layer for every path, and one before the head."""
-    within = tuple(norm(f"{LAYER}.{path}", shape.hidden, shape.all_layers) for path in paths)
-    return Block((*within, norm("model.norm", shape.hidden)))
+def vector(path: str, size: int, layers: Layers = (), *, bias: bool = False, ways: float = 1) -> Tensor:
+    """A norm (with a bias, where it centres) or another vector. Every tensor-parallel rank keeps a norm whole."""
+    return Tensor(path, "norm", size, bias=size if bias else 0, layers=layers, ways=ways)
 
 
-def norm(path: str, size: int, layers: tuple[int, ...] = ()) -> Tensor:
-    """One scaling vector. Every tensor-parallel rank keeps it whole."""
-    return Tensor(path, "norm", size, layers=layers, ways=1)
+def norms(shape: Shape, *names: str, bias: bool = False, final: str = "model.norm") -> Block:
+    """Norms over the hidden size: one in each layer for every name, and one before the head."""
+    within = tuple(vector(f"{LAYER}.{name}", shape.hidden, shape.all_layers, bias=bias) for name in names)
+    return Block((*within, vector(final, shape.hidden, bias=bias)))
 
 
-def attention(
-    shape: Shape,
-    *,
-    windows: Sequence[int | None] | None = None,
-    qkv_bias: bool = False,
-    output_bias: bool = False,
-    qk_norm: bool = False,
-) -> Block:
-    """Grouped-query attention in every layer. ``windows``: each layer's sliding window; None: no layer slides."""
-    query, key = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    path, layers = f"{LAYER}.self_attn", shape.all_layers
-
-    def projection(name: str, rows: int, columns: int, bias: bool, ways: float) -> Tensor:
-        elements = rows if bias else 0
-        return Tensor(f"{path}.{name}", "attention", rows, columns, elements, layers, ways=ways)
-
-    tensors = [
-        projection("q_proj", query, shape.hidden, qkv_bias, shape.heads),
-        projection("k_proj", key, shape.hidden, qkv_bias, shape.kv_heads),
-        projection("v_proj", key, shape.hidden, qkv_bias, shape.kv_heads),
-        projection("o_proj", shape.hidden, query, output_bias, shape.heads),
-    ]
-    if qk_norm:
-        tensors += [norm(f"{path}.{name}", shape.head_dim, layers) for name in ("q_norm", "k_norm")]
-    return Block(tuple(tensors), tuple(_attention_layers(shape, windows or [None] * shape.layers)))
+def vocabulary(shape: Shape, *, head_bias: bool = False, width: int | None = None) -> Block:
+    """The input embedding and the head, which are one table where they are tied. ``width``: not the hidden size."""
+    width = width or shape.hidden
+    table = Tensor("model.embed_tokens", "embedding", shape.vocabulary, width, tied=shape.tied)
+    if shape.tied:
+        return Block((table,))
+    return Block((table, linear("lm_head", "head", shape.vocabulary, width, bias=head_bias)))
 
 
-def _attention_layers(shape: Shape, windows: Sequence[int | None]) -> Iterable[GroupedQueryAttention]:
-    for window in dict.fromkeys(windows):
-        yield GroupedQueryAttention(windows.count(window), shape.heads, shape.kv_heads, shape.head_dim, window)
+def positions(shape: Shape, number: int) -> Block:
+    """A table of learnt positions, of which a token takes a row."""
+    return Block((Tensor("model.embed_positions", "position", number, shape.hidden),))
 
 
-def gated_mlp(
-    shape: Shape, size: int, *, layers: tuple[int, ...] | None = None, path: str = f"{LAYER}.mlp", bias: bool = False
-) -> Block:
-    """Gate, up and down projections of every token."""
-    layers = shape.all_layers if layers is None else layers
-    return Block(_gated(path, "mlp", shape.hidden, size, layers, bias=bias)) if layers else Block()
+def decoder(shape: Shape, *blocks: Block) -> Block:
+    """Blocks of layers under the usual two norms a layer, the norm before the head, embedding and head."""
+    usual = norms(shape, "input_layernorm", "post_attention_layernorm") + vocabulary(shape)
+    return joined((*blocks, usual))
 
 
-def mixture(
-    shape: Shape,
-    size: int,
-    *,
-    experts: int,
-    active: int,
-    layers: tuple[int, ...] | None = None,
-    path: str = f"{LAYER}.mlp",
-    names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj"),
-    shared_size: int = 0,
-) -> Block:
-    """A router and ``experts`` gated experts, of which each token passes through ``active``; shared experts always."""
-    layers = shape.all_layers if layers is None else layers
-    if not layers:
-        return Block()
-    router = Tensor(f"{path}.gate", "router", experts, shape.hidden, layers=layers, ways=1)
-    routed = _gated(f"{path}.experts.{{expert}}", "expert", shape.hidden, size, layers, experts, active, names)
-    shared = _gated(f"{path}.shared_expert", "shared_expert", shape.hidden, shared_size, layers) if shared_size else ()
-    return Block((router, *routed, *shared), experts=experts, experts_per_token=active)
-
-
-def _gated(
-    path: str,
-    role: Role,
-    hidden: int,
-    size: int,
-    layers: tuple[int, ...],
-    experts: int = 1,
-    active: int = 1,
-    names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj"),
-    bias: bool = False,
-) -> tuple[Tensor, ...]:
-    shapes = zip(names, ((size, hidden), (size, hidden), (hidden, size)), strict=True)
-    return tuple(
-        Tensor(f"{path}.{name}", role, rows, columns, rows if bias else 0, layers, experts, active)
-        for name, (rows, columns) in shapes
-    )
+def joined(blocks: Iterable[Block]) -> Block:
+    """All blocks, as one."""
+    whole = Block()
+    for block in blocks:
+        whole += block
+    return whole

@@ -50,6 +50,10 @@ class Mixer(Protocol):
     def ways(self) -> float:
         """How many tensor-parallel ranks can share the cache; further ranks hold copies."""
 
+    @property
+    def token_elements(self) -> float:
+        """Elements of keys, values or latents that a token adds to the cache, below a window; of a state none."""
+
     def held_bytes(self, context: float, element_bytes: float) -> float:
         """What a sequence of ``context`` tokens keeps in memory."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from pytest_llmroof.errors import ConfigError, Position
@@ -14,15 +15,36 @@ _DTYPES: Final[Mapping[str, str]] = {
 
 
 class Config:
-    """The keys of one config. ``defaults`` are the model class's, for keys that are absent; null is a value."""
+    """The keys of one config. ``defaults`` are the model class's, for keys that are absent; null is a value.
 
-    def __init__(self, values: Mapping[str, object], defaults: Mapping[str, object]) -> None:
+    ``names`` are other names that the class takes a key under; the key itself comes first.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, object],
+        defaults: Mapping[str, object],
+        names: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ) -> None:
         self.values = values
         self.defaults = defaults
+        self.other = names
+
+    def given(self, key: str) -> str | None:
+        """The name that the config holds a key under; None where it is absent."""
+        return next((name for name in (key, *self.other.get(key, ())) if name in self.values), None)
 
     def get(self, key: str) -> object:
         """A key's value, else the class's default, else None."""
-        return self.values[key] if key in self.values else self.defaults.get(key)
+        name = self.given(key)
+        return self.defaults.get(key) if name is None else self.values[name]
+
+    def within(self, key: str) -> Config:
+        """The config that a key holds; an empty one where it is absent or null."""
+        value = self.get(key)
+        if value is not None and not isinstance(value, Mapping):
+            raise wrong(key, "a mapping", value)
+        return Config(value or {}, {})
 
     def whole(self, key: str) -> int:
         """A positive whole number. ConfigError otherwise."""
@@ -64,6 +86,13 @@ class Config:
             return ()
         if not (isinstance(value, list) and all(isinstance(each, int) for each in value)):
             raise wrong(key, "a list of whole numbers", value)
+        return value
+
+    def word(self, key: str) -> str | None:
+        """A text, None where it is absent or null."""
+        value = self.get(key)
+        if value is not None and not isinstance(value, str):
+            raise wrong(key, "a text", value)
         return value
 
     def dtype(self) -> str | None:

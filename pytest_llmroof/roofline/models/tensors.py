@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-Role = Literal["embedding", "head", "norm", "attention", "mlp", "expert", "shared_expert", "router"]
+Role = Literal[
+    "embedding", "head", "norm", "attention", "mlp", "expert", "shared_expert", "router", "convolution", "position"
+]
 
 #: Matrices of these roles pass through every token's product; quantisation schemes apply to them.
 LINEAR_ROLES: frozenset[Role] = frozenset({"attention", "mlp", "expert", "shared_expert"})
+#: Vectors (of norms, gates, biases that stand alone), short convolutions along the tokens, tables of learnt positions.
+_NO_MATRIX: frozenset[Role] = frozenset({"norm", "convolution", "position"})
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Tensor:
     @property
     def is_matrix(self) -> bool:
         """Whether it takes part in matrix products."""
-        return self.role != "norm"
+        return self.role not in _NO_MATRIX
 
     @property
     def count(self) -> int:
