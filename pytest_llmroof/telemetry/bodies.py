@@ -19,9 +19,14 @@ _JSON: Final = re.compile(r'\[|\{\s*(?:\}|"(?:[^"\\]|\\.)*+"\s*:)')
 _SCRAPE: Final = "name a page of metrics: curl -sf http://HOST:PORT/metrics > page.prom"
 
 
+def decoded(body: bytes | str, location: str) -> str:
+    """The text of a file, unpacked. SourceError where it is damaged or no text."""
+    return body.removeprefix("\ufeff") if isinstance(body, str) else _decoded(_unpacked(body, location), location)
+
+
 def text_of(body: bytes | str, location: str) -> str:
     """The text of a page of metrics. SourceError says what it is where it is none."""
-    text = body.removeprefix("\ufeff") if isinstance(body, str) else _decoded(_unpacked(body, location), location)
+    text = decoded(body, location)
     start = text.lstrip()
     if not start:
         raise SourceError(f"{location} is empty", "the scrape failed: use curl -f, and check that the server is up")

@@ -52,7 +52,8 @@ class Page:
 
     ``scraped_at`` is Unix seconds, ``scrape_seconds`` how long the scrape took (0 where unknown). ``endpoint`` is the
     address without user, password and query. ``types`` are the declared ones by metric name. ``unterminated`` tells
-    that the last line does not end in a line feed, so that its value may have been cut.
+    that the last line does not end in a line feed, so that its value may have been cut. ``relative_clock``:
+    ``scraped_at`` is no Unix time, but counts from where the page's server began to tell.
     """
 
     location: str
@@ -63,6 +64,7 @@ class Page:
     endpoint: str | None = None
     openmetrics: bool = False
     unterminated: bool = False
+    relative_clock: bool = False
 
     @property
     def clock(self) -> float | None:

@@ -42,6 +42,7 @@ class GatheredHistogram:
 
     @property
     def fed(self) -> bool:
+        """Whether anything was observed."""
         return bool(self.count) or any(self.cumulative.values())
 
     def part(self, share: float) -> GatheredHistogram:
@@ -56,6 +57,7 @@ class GatheredHistogram:
         return shared
 
     def add(self, target: Target, sample: Sample) -> None:
+        """One more series of it: a bucket, the sum or the count."""
         if target.part == "sum":
             self.sum = (self.sum or 0.0) + sample.value * self.scale
         elif target.part == "count":

@@ -23,6 +23,7 @@ from pathlib import Path
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.near import did_you_mean
 from pytest_llmroof.telemetry.assembly import Servers, engines_of, progress_of
+from pytest_llmroof.telemetry.beside import join_beside
 from pytest_llmroof.telemetry.clock import clock_of, gaps
 from pytest_llmroof.telemetry.engines import EngineNames, known_engines
 from pytest_llmroof.telemetry.scrapes import Scrape, in_order, longest_run, refuse_two_servers, restarts, scrape_of
@@ -41,7 +42,7 @@ def read_window(
 
     Raises SourceError where there is no window in them, with the reason and what to do.
     """
-    sources = Sources(paths)
+    sources = Sources(paths, engines=engines)
     servers: dict[str, list[Scrape]] = {}
     recorded = False
     for located in sources.pages():
@@ -88,11 +89,16 @@ def _window(
     found_engines = engines_of(ours, engine, clock, since_start, said)
     if not found_engines:
         raise SourceError(f"{_where(ours)}: no engine is in two scrapes", "scrape one server before and after the load")
+    found_engines, used = join_beside(found_engines, servers, engine, clock, since_start, said)
+    other = [scrape for scrape in other if not any(scrape is one for one in used)]
+    if any(scrape.relative_clock for scrapes in ours.values() for scrape in scrapes):
+        clock = replace(clock, started=None)
+        said.append("records carry no clock: the duration is the sum of their steps, without idle time between them")
     devices = dict.fromkeys(name for scrape in everything for name in scrape.devices)
     return Window(
         kind=engine.key,
         engines=tuple(found_engines),
-        sources=_sources(ours, other, engine),
+        sources=_sources(ours, other, used, engine),
         started=clock.started,
         duration_seconds=clock.duration,
         clock_error_seconds=clock.error,
@@ -103,6 +109,8 @@ def _window(
         device_names=tuple(devices),
         notes=tuple(dict.fromkeys(said)),
         unread=(*unread, *_not_read(other)),
+        title=engine.title,
+        cannot=engine.cannot,
     )
 
 
@@ -123,10 +131,10 @@ def _without_restarts(servers: dict[str, list[Scrape]], said: list[str]) -> dict
 
 
 def _engine(scrapes: Sequence[Scrape], engines: Mapping[str, EngineNames] | None) -> EngineNames:
-    """The engine that most of the pages come from."""
+    """The engine that most of the pages come from; what stands beside an engine is one only where there is no other."""
     found = [scrape.engine for scrape in scrapes if scrape.engine is not None]
     if found:
-        return max(found, key=found.count)
+        return max(found, key=lambda engine: (engine.beside is None, found.count(engine)))
     known = ", ".join(engine.title for engine in (engines or known_engines()).values())
     locations = ", ".join(dict.fromkeys(scrape.source for scrape in scrapes))
     if any(scrape.exporter for scrape in scrapes):
@@ -204,8 +212,11 @@ def _without_single(servers: Servers, said: list[str]) -> dict[str, list[Scrape]
     return kept
 
 
-def _sources(servers: Servers, other: Sequence[Scrape], engine: EngineNames) -> tuple[SourceInfo, ...]:
+def _sources(
+    servers: Servers, other: Sequence[Scrape], used: Sequence[Scrape], engine: EngineNames
+) -> tuple[SourceInfo, ...]:
     infos = [SourceInfo(engine.key, scrape.source) for scrapes in servers.values() for scrape in scrapes]
+    infos.extend(SourceInfo(scrape.engine.key, scrape.source) for scrape in used if scrape.engine is not None)
     infos.extend(SourceInfo(scrape.exporter, scrape.source) for scrape in other if scrape.exporter)
     return tuple(dict.fromkeys(infos))
 

@@ -40,6 +40,7 @@ class Scrape:
     devices: tuple[str, ...] = ()
     sample_names: tuple[str, ...] = ()
     unterminated: bool = False
+    relative_clock: bool = False
 
     @property
     def work(self) -> float:
@@ -70,6 +71,7 @@ def scrape_of(page: Page, source: str, engines: Mapping[str, EngineNames] | None
         devices=devices,
         sample_names=() if engine else tuple(dict.fromkeys(sample.name for sample in page.samples))[:3],
         unterminated=page.unterminated,
+        relative_clock=page.relative_clock,
     )
 
 

@@ -10,15 +10,17 @@ import json
 import re
 import stat
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
 from pytest_llmroof.errors import SourceError
-from pytest_llmroof.telemetry.bodies import MAXIMUM_BYTES
+from pytest_llmroof.telemetry.bodies import MAXIMUM_BYTES, decoded
+from pytest_llmroof.telemetry.engines import EngineNames
 from pytest_llmroof.telemetry.exposition import Heads, Page, parse_page
 from pytest_llmroof.telemetry.recording import MANIFEST, slug_of_page
+from pytest_llmroof.telemetry.records import Record, pages_of, read_records
 
 Content = Literal["metrics", "json", "html", "empty", "binary", "text"]
 
@@ -57,7 +59,8 @@ class Sources:
     """Reads the pages of the paths that a user named, one after the other, and keeps what there is to say of the rest.
 
     ``bad`` are scrapes of a recording that could not be read, by their names' group, beside how many ``good`` ones it
-    has; ``failed`` are those that the recorder noted.
+    has; ``failed`` are those that the recorder noted. ``records`` are an engine's records in JSON, of all files of one
+    server. ``engines`` are those that pages may be of, None for the known ones.
     """
 
     paths: Sequence[tuple[Path, str]]
@@ -65,6 +68,8 @@ class Sources:
     bad: dict[str, list[SourceError]] = field(default_factory=dict)
     good: dict[str, int] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
+    engines: Mapping[str, EngineNames] | None = None
+    records: dict[tuple[str, str, str], tuple[EngineNames, list[Record], str]] = field(default_factory=dict)
 
     def pages(self) -> Iterator[Located]:
         """Every page. Raises SourceError for a named path that is missing, unreadable or no page."""
@@ -78,6 +83,9 @@ class Sources:
                 yield from self._file(path, shown)
             else:
                 raise SourceError(f"{shown} is neither a file nor a folder", "name a recording or a scrape")
+        for (group, source, _), (engine, records, location) in self.records.items():
+            for page in pages_of(engine, records, location):
+                yield Located(page, group, source or location)
 
     def losses(self) -> Iterator[str]:
         """What to say of scrapes that are missing. SourceError where too many of one server's could not be read."""
@@ -100,6 +108,8 @@ class Sources:
 
     def _file(self, path: Path, shown: str) -> Iterator[Located]:
         content = _sniff(path, shown)
+        if content == "json" and self._read_records(path, shown, "", ""):
+            return
         if content in ("json", "binary", "text") and not _PAGE_NAME.fullmatch(path.name):
             self.unread.append((shown, _REASONS[content]))
             return
@@ -143,11 +153,23 @@ class Sources:
             self._manifest(entry, location)
             return None
         content = _sniff(entry, location)
+        if content == "json" and self._read_records(entry, location, group, shown):
+            return None
         if not called_a_page and content != "metrics":
             self.unread.append((location, _REASONS[content]))
             return None
         page = parse_page(_body(entry, location), location, _heads())
         return Located(page, page.endpoint or group, shown, recorded=slug_of_page(entry.name) is not None)
+
+    def _read_records(self, path: Path, location: str, group: str, source: str) -> bool:
+        """Keep the records of a JSON file; those of one server follow each other. False where it holds none."""
+        found = read_records(decoded(_body(path, location), location), location, self.engines)
+        if found is None:
+            return False
+        engine, records = found
+        _, kept, _ = self.records.setdefault((group, source, engine.key), (engine, [], location))
+        kept.extend(records)
+        return True
 
     def _manifest(self, path: Path, location: str) -> None:
         """What the recorder noted beside the pages: scrapes that failed. It gives no other fact."""

@@ -1,0 +1,138 @@
+"""What stands beside an engine, joined to it: a frontend's latencies, records of its steps. Nothing counts twice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pytest_llmroof.errors import SourceError
+from pytest_llmroof.telemetry.assembly import Servers, engines_of
+from pytest_llmroof.telemetry.clock import Clock, clock_of
+from pytest_llmroof.telemetry.engines import EngineNames
+from pytest_llmroof.telemetry.scrapes import Scrape, in_order, restarts
+from pytest_llmroof.telemetry.window import Engine, Histogram, merged
+
+
+def join_beside(
+    found: Sequence[Engine], servers: Servers, engine: EngineNames, clock: Clock, since_start: bool, said: list[str]
+) -> tuple[list[Engine], list[Scrape]]:
+    """The engines with what stands beside them, and the scrapes that were used for it.
+
+    What an engine lacks is filled in, and a few quantities are preferred to its own (data/engines.yaml says which).
+    Figures of all that stands beside belong to all engines in equal parts, as nothing tells whose they are.
+    """
+    engines = list(found)
+    used: list[Scrape] = []
+    scraped = [scrape.engine for scrapes in servers.values() for scrape in scrapes if scrape.engine is not None]
+    kinds = {one.key: one for one in scraped if one.beside is not None and one is not engine}
+    for kind in kinds.values():
+        theirs: dict[str, list[Scrape]] = {}
+        for server, scrapes in servers.items():
+            if of_kind := [scrape for scrape in scrapes if scrape.engine is kind]:
+                theirs[server] = of_kind
+        whole = _whole(kind, theirs, engines, clock, since_start, said)
+        if whole is not None:
+            engines = [_filled(one, kind, whole, index, len(engines)) for index, one in enumerate(engines)]
+            used.extend(scrape for scrapes in theirs.values() for scrape in scrapes)
+    return engines, used
+
+
+def _whole(
+    kind: EngineNames,
+    servers: Servers,
+    engines: Sequence[Engine],
+    clock: Clock,
+    since_start: bool,
+    said: list[str],
+) -> Engine | None:
+    """Everything of one kind that stands beside the engines, as one; None where it cannot be used, which is said."""
+    ours = {server: in_order(_of_models(of_server, engines)) for server, of_server in servers.items()}
+    if any(restarts(of_server) for of_server in ours.values()):
+        said.append(f"{kind.title} restarted inside the window: its figures are left out")
+        return None
+    if any(len(of_server) == 1 for of_server in ours.values()) and not since_start:
+        said.append(f"{kind.title} is in one scrape only: its figures are left out")
+        return None
+    try:
+        own_clock = clock_of(ours, None, since_start)
+    except SourceError as error:
+        said.append(f"{kind.title} is left out: {error.reason}")
+        return None
+    parts = engines_of(ours, kind, own_clock, since_start, said)
+    if not parts:
+        return None
+    relative = any(scrape.relative_clock for scrapes in ours.values() for scrape in scrapes)
+    same_clock = own_clock.known == clock.known and not relative
+    return _joined(parts, same_clock)
+
+
+def _of_models(scrapes: Sequence[Scrape], engines: Sequence[Engine]) -> list[Scrape]:
+    """The scrapes with the models of these engines only; some frontends write them in lower case."""
+    names = {engine.model_name.casefold() for engine in engines if engine.model_name}
+    if not names:
+        return list(scrapes)
+    return [
+        replace(
+            scrape,
+            snapshots={
+                identity: snapshot
+                for identity, snapshot in scrape.snapshots.items()
+                if identity.model_name is None or identity.model_name.casefold() in names
+            },
+        )
+        for scrape in scrapes
+    ]
+
+
+def _joined(parts: Sequence[Engine], with_gauges: bool) -> Engine:
+    """Several engines as one: counters and histograms added up. Gauges only of a single one on the window's clock."""
+    counters: dict[str, float] = {}
+    finished: dict[str, float] = {}
+    histograms: dict[str, Histogram] = {}
+    names: dict[str, str] = {}
+    for part in parts:
+        for quantity, value in part.counters.items():
+            counters[quantity] = counters.get(quantity, 0.0) + value
+        for reason, count in part.finished.items():
+            finished[reason] = finished.get(reason, 0.0) + count
+        names = {**part.names, **names}
+    for quantity in dict.fromkeys(name for part in parts for name in part.histograms):
+        try:
+            whole = merged([part.histograms[quantity] for part in parts if quantity in part.histograms])
+        except ValueError:
+            continue
+        if whole is not None:
+            histograms[quantity] = whole
+    gauges = dict(parts[0].gauges) if with_gauges and len(parts) == 1 else {}
+    return replace(
+        parts[0], counters=counters, histograms=histograms, gauges=gauges, finished=finished, names=names
+    )  # fmt: skip
+
+
+def _filled(engine: Engine, kind: EngineNames, whole: Engine, index: int, engines: int) -> Engine:
+    prefer = set((kind.beside or {}).get("prefer", ()))
+    share = 1 / engines
+
+    def fills(quantity: str, own: Mapping[str, object]) -> bool:
+        return quantity not in own or quantity in prefer
+
+    counters = {name: value * share for name, value in whole.counters.items() if fills(name, engine.counters)}
+    histograms = {name: _part(one, share) for name, one in whole.histograms.items() if fills(name, engine.histograms)}
+    # Gauges are one whole's: they stand at the first engine, beside which no other has them.
+    gauges = {name: one for name, one in whole.gauges.items() if index == 0 and name not in engine.gauges}
+    finished = {} if engine.finished or "requests_finished" in engine.counters else whole.finished
+    taken = {*counters, *histograms, *gauges}
+    return replace(
+        engine,
+        counters={**engine.counters, **counters},
+        histograms={**engine.histograms, **histograms},
+        gauges={**engine.gauges, **gauges},
+        finished=engine.finished or {reason: count * share for reason, count in finished.items()},
+        names={**engine.names, **{name: text for name, text in whole.names.items() if name in taken}},
+    )
+
+
+def _part(histogram: Histogram, share: float) -> Histogram:
+    if share == 1:
+        return histogram
+    return Histogram(histogram.bounds, tuple(count * share for count in histogram.counts), histogram.total * share)
