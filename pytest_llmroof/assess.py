@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from pytest_llmroof.analysis.attribute import attribute
@@ -21,11 +22,15 @@ from pytest_llmroof.gates.gate import Gate
 from pytest_llmroof.gates.judge import judge
 from pytest_llmroof.gates.spec import WindowSpec
 from pytest_llmroof.gates.verdict import Verdict
+from pytest_llmroof.repeats import Medians, with_notes
 from pytest_llmroof.resolve import resolve, with_telemetry
 from pytest_llmroof.roofline.deployment import Deployment
+from pytest_llmroof.taken import Taken
 from pytest_llmroof.telemetry.reading import read_window
-from pytest_llmroof.telemetry.window import Engine, Window
+from pytest_llmroof.telemetry.window import Engine, SourceInfo, Window
 
+#: What messages call a recording that is only kept while pytest runs.
+UNNAMED: Final = "live"
 FAMILIES: Final[tuple[Family, ...]] = ("decode", "prefill", "ttft", "window", "none")
 
 
@@ -39,16 +44,21 @@ class Measured:
     diagnoses: Mapping[str, Diagnosis]
 
 
-def assess(spec: WindowSpec, *, strict: bool = False) -> Assessment:
-    """Read, measure and judge one window. What cannot be measured becomes verdicts, never an exception."""
+def assess(spec: WindowSpec, *, strict: bool = False, taken: Taken | None = None) -> Assessment:
+    """Read, measure and judge one window. What cannot be measured becomes verdicts, never an exception.
+
+    ``taken`` is what was recorded of its live sources. Where it repeats, the window whose value is the median is
+    judged, gate by gate.
+    """
     try:
         deployment = resolve(spec)
-        measured = measure_window(read(spec), deployment, spec)
+        windows = [measure_window(window, deployment, spec) for window in read(spec, taken)]
     except ConfigError as error:
         return _unmeasured(spec, Deployment(), str(error), None)
     except SourceError as error:
         return _unmeasured(spec, _resolved_or_nothing(spec), error.reason, error.remedy)
-    verdicts = tuple(_judge(gate, measured, spec, strict) for gate in spec.gates)
+    measured = windows[0] if len(windows) == 1 else _median(windows, spec)
+    verdicts = tuple(_judged(gate, measured, windows, spec, strict) for gate in spec.gates)
     facts = measured.facts
     return Assessment(
         spec=spec,
@@ -62,21 +72,45 @@ def assess(spec: WindowSpec, *, strict: bool = False) -> Assessment:
     )
 
 
-def read(spec: WindowSpec) -> Window:
-    """The window's telemetry. Raises SourceError where there is none, or it cannot be read."""
+def read(spec: WindowSpec, taken: Taken | None = None) -> list[Window]:
+    """The window's telemetry, and that of its repeats. Raises SourceError where there is none, or it can't be read."""
     if spec.unset:
         names = ", ".join(f"${name}" for name in spec.unset)
         raise SourceError(f"environment variable {names} is not set and has no default", f"set {names} for pytest")
     if not spec.telemetry:
         raise SourceError("the window names no telemetry", "write `telemetry:` or give --llmroof-telemetry=SOURCE")
     paths = [(source.path, source.shown) for source in spec.telemetry if source.path is not None]
-    live = [source.shown for source in spec.telemetry if source.path is None]
-    if live:
+    asked = [source.shown for source in spec.telemetry if source.kind == "prometheus"]
+    if asked:
         raise SourceError(
-            f"{', '.join(live)}: this version measures recordings, not live servers",
-            f"record the load and name the folder: python -m pytest_llmroof record --out=DIR {' '.join(live)} -- ...",
+            f"{', '.join(asked)}: this version does not ask Prometheus servers",
+            "name the servers' own /metrics, or a recording of them",
         )
-    return read_window(paths, served_model_name=spec.served_model_name, duration_seconds=spec.duration_seconds)
+    if not spec.sampled:
+        duration = spec.duration_seconds
+        return [read_window(paths, served_model_name=spec.served_model_name, duration_seconds=duration)]
+    if taken is None or taken.failure is not None:
+        raise SourceError(*(taken.failure if taken and taken.failure else ("the window was not measured", None)))
+    return [
+        _read_recording(spec, [one, *paths], f"window {number} of {len(taken.recordings)}: ")
+        for number, one in enumerate(taken.recordings, 1)
+    ]
+
+
+def _read_recording(spec: WindowSpec, paths: Sequence[tuple[Path, str]], which: str) -> Window:
+    """A recording that was made for this window (the first of the paths), with the files that belong to it."""
+    try:
+        window = read_window(paths, served_model_name=spec.served_model_name)
+    except SourceError as error:
+        raise SourceError(error.reason if spec.repeat == 1 else which + error.reason, error.remedy) from None
+    if paths[0][1] != UNNAMED:
+        return window
+    # Nobody keeps this recording: reports name the servers.
+    servers = ", ".join(source.shown for source in spec.telemetry if source.kind == "url")
+    infos = (
+        SourceInfo(info.kind, servers) if info.location == UNNAMED else info for info in window.sources
+    )  # fmt: skip
+    return replace(window, sources=tuple(dict.fromkeys(infos)))
 
 
 def measure_window(window: Window, deployment: Deployment, spec: WindowSpec) -> Measured:
@@ -99,6 +133,21 @@ def _tpot_limit(gates: tuple[Gate, ...]) -> float | None:
         if gate.metric.startswith(("tpot.", "itl.")) and gate.operator in ("<=", "<") and gate.limit.kind == "absolute"
     ]
     return min(limits, default=None)
+
+
+def _median(windows: Sequence[Measured], spec: WindowSpec) -> Measured:
+    """The window that stands for several: the middle one by the first gate's metric; every metric is the median."""
+    medians = Medians([one.outcomes for one in windows], spec.gates)
+    metrics = [gate.metric for gate in spec.gates if gate.per is None]
+    one = windows[medians.middle(metrics[0] if metrics else "output.tokens_per_second")]
+    return replace(one, outcomes=medians, facts=with_notes(one.facts, medians, metrics))
+
+
+def _judged(gate: Gate, measured: Measured, windows: Sequence[Measured], spec: WindowSpec, strict: bool) -> Verdict:
+    if gate.per is None or len(windows) == 1:
+        return _judge(gate, measured, spec, strict)
+    verdicts = sorted((_judge(gate, one, spec, strict) for one in windows), key=_badness)
+    return verdicts[0] if verdicts[0].value is None else verdicts[(len(verdicts) - 1) // 2]
 
 
 def _judge(gate: Gate, measured: Measured, spec: WindowSpec, strict: bool) -> Verdict:

@@ -61,6 +61,11 @@ class WindowSpec:
     positions: Mapping[str, Position] = field(default_factory=dict)
 
     @property
+    def sampled(self) -> bool:
+        """Whether measuring means to scrape servers while time passes."""
+        return any(source.kind == "url" for source in self.telemetry)
+
+    @property
     def live(self) -> bool:
         """Whether measuring touches a network."""
         return any(source.kind != "path" for source in self.telemetry)

@@ -58,6 +58,13 @@ def endpoints_of(
     )  # fmt: skip
 
 
+def distinct(endpoints: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
+    """The endpoints with a slug of its own for each, where they come from several sources."""
+    found = list(endpoints)
+    slugs = _distinct([each.slug for each in found])
+    return tuple(replace(each, slug=slug) for each, slug in zip(found, slugs, strict=True))
+
+
 def shown_url(url: str) -> str:
     """What may be shown of a URL: without user, password, query and fragment, any of which may be a secret."""
     parts = urlsplit(url)

@@ -24,6 +24,10 @@ from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.bodies import MAXIMUM_BYTES, text_of
 from pytest_llmroof.telemetry.endpoint import Endpoint, shown_url
 
+#: The process under test may patch these while its load runs (``responses`` and the like): a scrape must not see it.
+_SEND: Final = HTTPAdapter.send
+_monotonic = time.monotonic
+
 _REDIRECTS: Final = 3
 _CHUNK: Final = 64 * 1024
 
@@ -44,6 +48,10 @@ _STATUS: Final[dict[int, tuple[str, str | None]]] = {
     501: ("does not serve metrics (501)", "start llama.cpp's server with --metrics"),
     503: ("is not ready (503)", "wait until the server's health check passes"),
 }
+
+
+class Unavailable(SourceError):
+    """A request that failed, where the same one may succeed a moment later."""
 
 
 class _Authorization(AuthBase):
@@ -94,12 +102,12 @@ class _Adapter(HTTPAdapter):
             request.headers["Host"] = parts.netloc
             port = f":{parts.port}" if parts.port else ""
             request.url = parts._replace(netloc=f"{address}{port}").geturl()
-        return super().send(request, *args, **kwargs)
+        return _SEND(self, request, *args, **kwargs)
 
 
 def fetch(endpoint: Endpoint) -> bytes:
     """The page that an endpoint answers, unpacked, as UTF-8 and checked to be metrics' text. SourceError otherwise."""
-    deadline = time.monotonic() + endpoint.timeout_seconds
+    deadline = _monotonic() + endpoint.timeout_seconds
     try:
         with requests.Session() as session:
             session.mount(endpoint.url.partition(":")[0] + "://", _Adapter(endpoint))
@@ -161,7 +169,7 @@ def _body(endpoint: Endpoint, response: requests.Response, deadline: float) -> b
         body += chunk
         if len(body) > MAXIMUM_BYTES:
             raise _error(endpoint, f"answered more than {MAXIMUM_BYTES // 2**20} MiB, which is no page of metrics")
-        if time.monotonic() > deadline:
+        if _monotonic() > deadline:
             seconds = f"{endpoint.timeout_seconds:g} s"
             raise _error(endpoint, f"did not finish its answer within {seconds}", "give a longer timeout")
     return bytes(body)
@@ -176,10 +184,11 @@ def _unsendable(endpoint: Endpoint) -> SourceError:
 
 
 def _status_error(endpoint: Endpoint, status: int) -> SourceError:
-    if status in _STATUS:
-        problem, remedy = _STATUS[status]
-        return _error(endpoint, problem, remedy)
-    return _error(endpoint, f"failed ({status})" if status >= 500 else f"answered with status {status}")
+    problem, remedy = _STATUS.get(
+        status, (f"failed ({status})" if status >= 500 else f"answered with status {status}", None)
+    )
+    kind = Unavailable if status == 429 or (status >= 500 and status != 501) else SourceError
+    return kind(f"{endpoint.shown} {problem}", remedy)
 
 
 def _transport_error(endpoint: Endpoint, error: Exception) -> SourceError:
@@ -201,7 +210,7 @@ def _transport_error(endpoint: Endpoint, error: Exception) -> SourceError:
     if is_a(ssl.SSLError):
         return SourceError(f"no TLS connection {where}", "check whether the server speaks https or http")
     if is_a(ConnectionRefusedError):
-        return SourceError(f"connection refused {where}", "is the server running, and is this its port?")
+        return Unavailable(f"connection refused {where}", "is the server running, and is this its port?")
     if is_a(requests.ConnectTimeout):
         return SourceError(f"no connection within {timeout} {where}", "is the host reachable from here?")
     if is_a(requests.ReadTimeout, urllib3.exceptions.ReadTimeoutError, TimeoutError):
@@ -211,7 +220,7 @@ def _transport_error(endpoint: Endpoint, error: Exception) -> SourceError:
     if is_a(urllib3.exceptions.DecodeError, requests.exceptions.ContentDecodingError):
         return SourceError(f"the answer can't be unpacked {where}")
     if is_a(urllib3.exceptions.ProtocolError, ConnectionError):
-        return SourceError(f"the connection broke before the answer was complete {where}")
+        return Unavailable(f"the connection broke before the answer was complete {where}")
     if is_a(UnicodeError, requests.exceptions.InvalidHeader):
         return _unsendable(endpoint)
     return SourceError(f"the request failed ({type(error).__name__}) {where}")

@@ -16,15 +16,29 @@ class LiveRecording:
     """Samples endpoints into a recording from ``open`` (the first scrape) to ``close`` (the last one)."""
 
     def __init__(self, endpoints: Sequence[Endpoint], recording: Recording, interval_seconds: float) -> None:
+        self.endpoints = endpoints
         self.recording = recording
+        self._keep_from = 0.0
         self._sampler = Sampler(endpoints, self._receive, interval_seconds)
 
     def check(self) -> None:
         """Scrape once without keeping anything. SourceError where an endpoint does not answer."""
         self._whole(self._sampler.scrape())
 
-    def open(self, *, tolerant: bool = False) -> None:
-        """First scrape, then one every interval. SourceError where it fails for an endpoint, noted where tolerant."""
+    def now(self) -> float:
+        """The time of the recording's clock, in Unix seconds."""
+        return self._sampler.clock.now()
+
+    def open(self, *, tolerant: bool = False, after_seconds: float = 0.0) -> None:
+        """First scrape, then one every interval. SourceError where it fails for an endpoint, noted where tolerant.
+
+        Of the first ``after_seconds`` nothing is kept: the warm-up of a load that runs meanwhile.
+        """
+        if after_seconds:
+            self.check()
+            self._keep_from = self.now() + after_seconds
+            self._sampler.start()
+            return
         scraped = self._sampler.scrape()
         if not tolerant:
             self._whole(scraped)
@@ -47,8 +61,9 @@ class LiveRecording:
 
     def _receive(self, scraped: Page | Failure) -> None:
         if isinstance(scraped, Page):
-            self.recording.keep(scraped)
-        else:
+            if scraped.scraped_at >= self._keep_from:
+                self.recording.keep(scraped)
+        elif scraped.at >= self._keep_from:
             self.recording.failed(scraped.endpoint.slug, scraped.at, scraped.error.reason)
 
     @staticmethod

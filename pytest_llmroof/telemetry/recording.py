@@ -27,8 +27,9 @@ A failed scrape leaves no page (never an empty or zero one) and uses no number: 
      "failed_scrapes": [{"slug": "127.0.0.1-8000-metrics", "first": 1764417601.2, "last": 1764417603.2, "count": 3,
                          "reason": "http://127.0.0.1:8000/metrics: connection refused"}]}
 
-``ended`` is null while it is being written (or where the recorder was killed), then ``command``, ``duration`` or
-``signal``. Of the command only the program's name is kept, as arguments may hold secrets.
+``ended`` is null while it is being written (or where the recorder was killed), then ``command``, ``duration``,
+``signal``, or ``block`` (of a test that was framed). Of the command only the program's name is kept, as arguments may
+hold secrets.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from pytest_llmroof.telemetry.endpoint import Endpoint
 MANIFEST: Final = "recording.json"
 SCHEMA: Final = "llmroof.recording/1"
 
-Ended = Literal["command", "duration", "signal"]
+Ended = Literal["command", "duration", "signal", "block"]
 
 _PAGE_NAME: Final = re.compile(r"(?P<slug>.+)\.(?P<number>\d{6,})\.prom")
 

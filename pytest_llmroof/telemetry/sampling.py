@@ -8,14 +8,20 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Final
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.endpoint import Endpoint
-from pytest_llmroof.telemetry.fetching import fetch
+from pytest_llmroof.telemetry.fetching import Unavailable, fetch
 from pytest_llmroof.telemetry.recording import Page
 
 #: The load may patch these in the process under test, and the sampler must not see it.
 _monotonic = time.monotonic
+_time = time.time
+_sleep = time.sleep
+
+#: How long to wait before asking again where the one scrape matters, in seconds.
+_AGAIN_AFTER: Final = (0.2, 0.5)
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,7 @@ class Clock:
     """Unix seconds that run evenly: the wall clock is read once, so that setting it does not bend a recording."""
 
     def __init__(self) -> None:
-        self._offset = time.time() - _monotonic()
+        self._offset = _time() - _monotonic()
 
     def now(self) -> float:
         """Unix seconds."""
@@ -58,9 +64,12 @@ class Sampler:
         self._running: list[Future[None]] = []
 
     def scrape(self) -> list[Page | Failure]:
-        """Every endpoint once, at the same time, in their order; nothing is handed to ``receive``."""
+        """Every endpoint at the same time, in their order; nothing is handed to ``receive``.
+
+        A refused or broken connection and a server's own error are tried again, twice: a window hangs on these scrapes.
+        """
         with ThreadPoolExecutor(len(self.endpoints), "llmroof-scrape") as threads:
-            return list(threads.map(self._scrape, self.endpoints))
+            return list(threads.map(self._insist, self.endpoints))
 
     def start(self) -> None:
         """Scrape every interval from now on, the first time after one interval."""
@@ -86,10 +95,24 @@ class Sampler:
             # Times stay multiples of the interval; those that a slow answer took up are left out, not made up for.
             due += self._interval * max(1, math.ceil((_monotonic() - due) / self._interval))
 
+    def _insist(self, endpoint: Endpoint) -> Page | Failure:
+        scraped = self._scrape(endpoint)
+        for seconds in _AGAIN_AFTER:
+            if isinstance(scraped, Page) or not isinstance(scraped.error, Unavailable):
+                break
+            _sleep(seconds)
+            scraped = self._scrape(endpoint)
+        return scraped
+
     def _scrape(self, endpoint: Endpoint) -> Page | Failure:
         at, start = self.clock.now(), _monotonic()
         try:
             body = fetch(endpoint)
         except SourceError as error:
-            return Failure(endpoint, at, error)
+            # Without its traceback, whose frames hold headers and tokens.
+            return Failure(endpoint, at, error.with_traceback(None))
+        except Exception as error:
+            # Nothing of an error that nobody foresaw is repeated: it may hold the URL's query or a header.
+            problem = f"the request failed ({type(error).__name__}) at {endpoint.shown}"
+            return Failure(endpoint, at, SourceError(problem))
         return Page(endpoint.slug, endpoint.shown, at, _monotonic() - start, body)

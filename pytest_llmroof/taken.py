@@ -1,0 +1,42 @@
+"""What came of measuring the live sources of a window: recordings of them, or the reason why there are none."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_llmroof.errors import ConfigError, LlmroofError, SourceError
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Recordings of a window's live sources, each as (folder, what messages may call it), one for every repeat.
+
+    Where the window could not be taken there are none, and ``failure`` is the reason with its remedy.
+    """
+
+    recordings: tuple[tuple[Path, str], ...] = ()
+    failure: tuple[str, str | None] | None = None
+
+    @classmethod
+    def failed(cls, error: LlmroofError) -> Taken:
+        """Nothing, for the reason that an error gives."""
+        if isinstance(error, SourceError):
+            return cls(failure=(error.reason, error.remedy))
+        return cls(failure=(error.problem if isinstance(error, ConfigError) else str(error), None))
+
+    def write(self, path: Path) -> None:
+        """Keep it in a file, which is there whole or not at all."""
+        content = {"recordings": [[str(folder), shown] for folder, shown in self.recordings], "failure": self.failure}
+        partial = path.with_suffix(".part")
+        partial.write_text(json.dumps(content), encoding="utf-8")
+        os.replace(partial, path)
+
+    @classmethod
+    def read(cls, path: Path) -> Taken:
+        """What ``write`` kept."""
+        content = json.loads(path.read_text(encoding="utf-8"))
+        recordings = tuple((Path(folder), str(shown)) for folder, shown in content["recordings"])
+        return cls(recordings, tuple(content["failure"]) if content["failure"] else None)
