@@ -1,0 +1,202 @@
+"""Everything that README and docs show: run, loaded, or held against the parsers."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+from docpages import PAGES, ROOT, Block, Desk, blocks, desk_for, normalised, run_before, same, shown_runs
+from doctables import TABLES
+from recompute import failing_texts, recompute
+
+from pytest_llmroof import options, recorder
+from pytest_llmroof.errors import ConfigErrors
+from pytest_llmroof.gates.file import load_gate_file
+from pytest_llmroof.gates.grammar import parse_gate
+from pytest_llmroof.gates.schema import place_schema
+from pytest_llmroof.report import init_verb
+
+#: Marks that say what is to be done with a block, and languages of blocks that are only read.
+MARKERS: Final = {
+    "file", "not run", "command", "exits with", "output of", "refused", "not a gate file", "generated", "end",
+}  # fmt: skip
+ONLY_READ: Final = {"text", "json", "ini", "toml"}
+
+every_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+
+
+@every_page
+def test_every_block_does_what_the_page_shows(path: Path, tmp_path: Path) -> None:
+    page = path.read_text(encoding="utf-8")
+    with desk_for(tmp_path) as desk:
+        for block in blocks(page):
+            place = f"{path.relative_to(ROOT)}:{block.line}"
+            assert block.markers.keys() <= MARKERS, f"{place}: unknown marker"
+            run_before(desk, block)
+            if block.runs:
+                _hold(desk, block, place)
+
+
+def _hold(desk: Desk, block: Block, place: str) -> None:
+    if block.language == "console":
+        _console(desk, block, place)
+    elif block.language == "sh":
+        assert "pip install" not in block.text, f"{place}: an installation needs the marker `not run: ...`"
+        _script(desk, "set -euo pipefail\n" + block.text, block, place)
+    elif block.language == "python":
+        _python(desk, block, place)
+    elif block.language == "yaml":
+        _yaml(desk, block, place)
+    elif "output of" in block.markers:
+        printed = desk.shell(block.markers["output of"]).stdout
+        assert normalised(block.text) in normalised(printed), f"{place}:\n{printed}"
+    else:
+        assert block.language in ONLY_READ, f"{place}: what is to be done with ```{block.language}?"
+
+
+def _console(desk: Desk, block: Block, place: str) -> None:
+    shown = shown_runs(block)
+    assert shown, f"{place}: a console block starts with `$ command`"
+    for (command, output), (_, real) in zip(shown, desk.console(block), strict=True):
+        if not same(output, real):
+            difference = difflib.unified_diff(output.splitlines(), real.splitlines(), "shown", "printed", lineterm="")
+            pytest.fail("\n".join([f"{place}: $ {command}", *difference, "(python tests/docpages.py rewrites it)"]))
+
+
+def _script(desk: Desk, script: str, block: Block, place: str) -> None:
+    done = desk.shell(script)
+    assert done.returncode == block.exit_code, f"{place} exited with {done.returncode}:\n{done.stdout}"
+
+
+def _python(desk: Desk, block: Block, place: str) -> None:
+    """A test is run by pytest, a script by Python; a conftest serves what follows."""
+    name = block.markers.get("file", f"test_block_{block.line}.py")
+    if name.endswith("conftest.py"):
+        compile(block.text, place, "exec")
+        return
+    desk.write(name, block.text)
+    program = "pytest -q --llmroof-gpu=h100" if "def test_" in block.text else "python"
+    _script(desk, f"{program} {name}", block, place)
+
+
+def _yaml(desk: Desk, block: Block, place: str) -> None:
+    """A gate file, or the keys of a window, or a list of gates, loads."""
+    if "not a gate file" in block.markers:
+        return
+    name = f"block-{block.line}.llmroof.yaml"
+    path = desk.write(name, _whole(block.text))
+    try:
+        load_gate_file(path, desk.folder)
+        refused = ""
+    except ConfigErrors as error:
+        refused = str(error)
+    assert bool(refused) == ("refused" in block.markers), f"{place}: {refused or 'this gate file is accepted'}"
+    path.unlink()
+
+
+def _whole(text: str) -> str:
+    value = yaml.safe_load(text)
+    if isinstance(value, list):
+        return _whole("gates:\n" + text)
+    if "windows" in value:
+        return text
+    indented = "".join(f"    {line}\n" for line in text.splitlines())
+    gates = "" if "gates" in value else "    gates: [ttft.p99 <= 2s]\n"
+    return f"windows:\n  w:\n{indented}{gates}"
+
+
+@every_page
+def test_numbers_in_failing_texts_follow_from_each_other(path: Path) -> None:
+    for text in failing_texts(path.read_text(encoding="utf-8")):
+        found = recompute(text)
+        assert found.checked
+        assert not found.wrong, f"{found.wrong}\n{text}"
+
+
+@every_page
+def test_options_that_a_page_names_exist(path: Path) -> None:
+    page = path.read_text(encoding="utf-8")
+    known = {f"--llmroof-{name}" for name in options._options()}
+    assert set(re.findall(r"--llmroof-[a-z-]*[a-z]", page)) <= known
+    for verb, words in re.findall(r"pytest_llmroof (record|init)((?: [^\n`]|\\\n)*)", page):
+        own = words.partition(" -- ")[0]
+        assert set(re.findall(r" (--[a-z-]+)", own)) <= VERB_OPTIONS[verb], f"{verb}{words}"
+    assert set(re.findall(r"\bllmroof_[a-z]+ =", page)) <= {f"llmroof_{name} =" for name, _, _ in options._INI}
+
+
+def _verb_options(verb: str) -> set[str]:
+    parser = argparse.ArgumentParser()
+    {"record": recorder.add_arguments, "init": init_verb.add_arguments}[verb](parser)
+    return {option for action in parser._actions for option in action.option_strings}
+
+
+VERB_OPTIONS: Final = {verb: _verb_options(verb) for verb in ("record", "init")}
+
+
+@every_page
+def test_gates_in_running_text_are_gates(path: Path) -> None:
+    page = re.sub(r"(?ms)^```.*?^```$", "", path.read_text(encoding="utf-8"))
+    for expression in re.findall(r"`([a-z][\w.]*(?:\([^`]*\))?[\w.]* (?:>=|<=|>|<) [^`]+)`", page):
+        parse_gate(expression)
+
+
+@every_page
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        name, _, anchor = target.partition("#")
+        to = (path.parent / name).resolve() if name else path
+        assert to.exists(), target
+        if anchor:
+            headings = re.findall(r"(?m)^#+ (.*)$", to.read_text(encoding="utf-8"))
+            assert anchor in {_anchor(heading) for heading in headings}, target
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_generated_tables_are_those_of_the_code(name: str) -> None:
+    found = [
+        match
+        for path in PAGES
+        for match in re.findall(
+            rf"<!-- generated: {re.escape(name)} -->\n(.*?)<!-- end -->", path.read_text(encoding="utf-8"), re.DOTALL
+        )
+    ]
+    assert found, f"no page shows the table {name!r}"
+    assert all(table == TABLES[name]() for table in found), "python tests/docpages.py rewrites it"
+
+
+@pytest.mark.parametrize("place", ["file", "window", "gate"])
+def test_every_key_of_a_gate_file_is_explained(place: str) -> None:
+    page = (ROOT / "docs" / "gate-file.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z_0-9]+)`", page)) | set(re.findall(r"\b([a-z_0-9]+):", page))
+    schema = dict(place_schema(place))  # type: ignore[arg-type]  # one of the three
+    assert _keys(schema) <= named
+
+
+def _keys(schema: dict[str, object]) -> set[str]:
+    found = set()
+    for name, child in dict(schema.get("properties", {})).items():  # type: ignore[call-overload]
+        found |= {name, *_keys(child)}
+    return found
+
+
+def test_every_metric_has_its_paragraph() -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    headings = " ".join(re.findall(r"(?m)^### (.*)$", page))
+    for row in re.findall(r"(?m)^\| `([^`]+)` \| [a-z/A-Z]+ \| ", page):
+        name = row.removesuffix(".STAT").removesuffix(".per_gpu").replace("(...)", "")
+        assert re.search(rf"`{re.escape(name)}`", headings), f"no section explains {name}"
+
+
+def test_every_page_is_on_the_map() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    for path in PAGES:
+        assert path.name in ("README.md", "index.md") or f"({path.name})" in index, path.name
