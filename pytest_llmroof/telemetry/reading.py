@@ -21,12 +21,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_llmroof.errors import SourceError
-from pytest_llmroof.near import did_you_mean
 from pytest_llmroof.telemetry.assembly import Servers, engines_of, progress_of
 from pytest_llmroof.telemetry.beside import join_beside
 from pytest_llmroof.telemetry.clock import clock_of, gaps
 from pytest_llmroof.telemetry.engines import EngineNames, known_engines
 from pytest_llmroof.telemetry.scrapes import Scrape, in_order, longest_run, refuse_two_servers, restarts, scrape_of
+from pytest_llmroof.telemetry.served import chosen_model
 from pytest_llmroof.telemetry.sources import Sources
 from pytest_llmroof.telemetry.window import SourceInfo, Window
 
@@ -168,23 +168,7 @@ def _of_model(servers: Servers, served_model_name: str | None) -> dict[str, list
     names = dict.fromkeys(
         identity.model_name for scrapes in servers.values() for scrape in scrapes for identity in scrape.snapshots
     )
-    named = [name for name in names if name is not None]
-    listed = ", ".join(repr(name) for name in named)
-    if served_model_name is None:
-        if len(named) > 1:
-            raise SourceError(
-                f"{_where(servers)} holds several served models: {listed}", "name one with `served_model_name:`"
-            )
-        # A series that lacks the label can only be of the one model there is, but it does not say so.
-        chosen = named[0] if named else None
-    elif served_model_name in names or not named:
-        chosen = served_model_name if named else None
-    else:
-        near = did_you_mean(served_model_name, named)
-        raise SourceError(
-            f"{_where(servers)} holds no served model {served_model_name!r}{near}, but {listed}",
-            "name one of these with `served_model_name:`",
-        )
+    chosen = chosen_model(names, served_model_name, _where(servers))
     of_model = {server: [scrape.of_model(chosen) for scrape in scrapes] for server, scrapes in servers.items()}
     return {server: scrapes for server, scrapes in of_model.items() if any(scrape.snapshots for scrape in scrapes)}
 
