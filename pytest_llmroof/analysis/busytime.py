@@ -13,10 +13,12 @@ from pytest_llmroof.telemetry.window import Series, Window
 def busy_time(window: Window, least: float | None) -> Busy | None:
     """Busy time of one replica (mean over all); ``least`` is a lower bound from its steps, where there is one.
 
-    The first of these that exists: first to last movement of the counters in the samples; the window, where requests
-    were in the engine at both ends of it; the window or the requests' own prefill and decode time, whichever is less,
-    which is a bound only. None where nothing tells.
+    The first of these that exists: the engine's own account; first to last movement of the counters in the samples;
+    the window, where requests were in the engine at both ends of it; the window or the requests' own prefill and decode
+    time, whichever is less, which is a bound only. None where nothing tells.
     """
+    if (told := _told(window)) is not None:
+        return told
     moved = _movement(window)
     if moved is not None:
         return Busy(moved, "first to last movement of the counters in the samples")
@@ -27,6 +29,25 @@ def busy_time(window: Window, least: float | None) -> Busy | None:
     if bound is None:
         return None
     return Busy(Bounded(bound, min(bound, least or 0.0), bound), basis)
+
+
+def _told(window: Window) -> Busy | None:
+    """What every engine tells itself: the time of its steps, or for how long it had nothing to do."""
+    steps = [engine.counters.get("step_seconds") for engine in window.engines]
+    known = [seconds for seconds in steps if seconds]
+    if known and len(known) == len(steps):
+        return Busy(Bounded.exactly(sum(known) / len(known)), "the engine's own time of its steps")
+    duration = window.duration_seconds
+    unloaded = [engine.counters.get("unloaded_seconds") for engine in window.engines]
+    told = [seconds for seconds in unloaded if seconds is not None]
+    if duration is None or not told or len(told) < len(unloaded) or window.since_start:
+        return None
+    busy = duration - sum(told) / len(told)
+    error = window.clock_error_seconds
+    if busy <= 0:
+        return None
+    bounded = Bounded(busy, max(0.0, busy - error), busy + error)
+    return Busy(bounded, "the window without the time in which the engine had nothing to run")
 
 
 def is_bound(busy: Busy) -> bool:
@@ -93,6 +114,8 @@ def _bound(window: Window) -> tuple[float | None, str]:
 def _served(window: Window) -> float | None:
     """Sum of the requests' prefill and decode time in one engine; only requests that finished in it are in there."""
     prefill, decode = total(window, "prefill_time"), total(window, "decode_time")
+    if prefill is None and decode is None:
+        prefill, decode = window.counter("prefill_seconds"), window.counter("decode_seconds")
     if prefill is not None and decode is not None and not requests_at(window, -1):
         return prefill + decode
     return None

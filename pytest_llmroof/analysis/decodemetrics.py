@@ -10,7 +10,16 @@ from typing import Final
 from pytest_llmroof.analysis.facts import DecodeFacts, WindowFacts
 from pytest_llmroof.analysis.floors import decode_costs, decode_step
 from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome
-from pytest_llmroof.analysis.sources import Roofs, convention, fits_cache, in_cache, not_exported, roofs, sources
+from pytest_llmroof.analysis.sources import (
+    Roofs,
+    cannot,
+    convention,
+    fits_cache,
+    in_cache,
+    not_exported,
+    roofs,
+    sources,
+)
 from pytest_llmroof.analysis.thresholds import remedy, threshold
 from pytest_llmroof.analysis.tokens import observations
 from pytest_llmroof.bounded import Bounded
@@ -55,7 +64,7 @@ def _batch(facts: WindowFacts, decode: DecodeFacts, metric: str) -> Outcome:
 
 
 def _context(facts: WindowFacts, decode: DecodeFacts, metric: str) -> Outcome:
-    if decode.context is None:
+    if decode.context is None or decode.only_longest is not None:
         return not_exported(facts, metric, "lengths of prompts and outputs", "counter")
     how = "mean prompt, cached tokens included, + mean output (1 + CV²) / 2; CV of output lengths from their histogram"
     return _measured(facts, decode, metric, decode.context, "tokens", how, "prompt_length", "generation_length")
@@ -85,6 +94,9 @@ def _mbu(facts: WindowFacts, decode: DecodeFacts, against: Roofs) -> Outcome:
             "the context of a sequence is not measurable here: between the weights alone and a full cache",
             remedy("counter"),
         )
+    elif decode.only_longest is not None:
+        known = cannot(facts.window, "decode.context")
+        measured = _lower_bound(measured, decode.only_longest, (known.remedy if known else None) or remedy("counter"))
     return _between_if_interleaved(facts, decode, against, measured, most / moved)
 
 
@@ -234,7 +246,7 @@ def _measured(
         metric=metric,
         bounded=bounded,
         unit=unit,
-        source=sources(facts.window, *(quantities or ("itl",))),
+        source=sources(facts.window, *(quantities or decode.quantities)),
         method=how,
         samples=round(decode.steps),
     )

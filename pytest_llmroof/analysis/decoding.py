@@ -31,6 +31,8 @@ class Pace:
     draft_tokens: float
     steps: float | None
     basis: str
+    quantities: tuple[str, ...] = ("itl",)
+    """What the step time came from."""
 
 
 @dataclass(frozen=True)
@@ -48,36 +50,96 @@ class ReplicaDecode:
 def pace_of(window: Window, engine: Engine, deployment: Deployment) -> Pace | None:
     """One replica's pace, None where it decoded nothing or nothing tells the time between outputs."""
     tokens = count_tokens(window.only(engine))
-    latency = engine.histograms.get("itl")
-    per_step = "itl_per_step" in window.conventions
-    if latency is not None and latency.count > 0 and latency.total > 0:
-        m = _tokens_per_step(engine, tokens, latency.count if per_step else None)
-        outputs = latency.count if per_step else latency.count / m
-        basis = "mean inter-token latency" + ("" if per_step else " times tokens per step" if m != 1 else "")
-        seconds = latency.total
-    else:
-        decode_time = engine.histograms.get("decode_time")
-        if decode_time is None or not decode_time.total or not tokens.decoded:
-            return None
-        m = _tokens_per_step(engine, tokens, None)
-        outputs, seconds, basis = tokens.decoded / m, decode_time.total, "decode time of the requests over their tokens"
-    steps = _believable_steps(engine, seconds / outputs, window.duration_seconds, deployment.pipeline_parallel)
+    timing = _timing(window, engine, tokens)
+    if timing is None:
+        return None
+    seconds = timing.output_seconds
+    steps = _believable_steps(engine, seconds, window.duration_seconds, deployment.pipeline_parallel)
     return Pace(
         engine=engine,
         tokens=tokens,
-        output_seconds=seconds / outputs,
-        sum_seconds=seconds,
-        outputs=outputs,
-        tokens_per_step=m,
-        draft_tokens=_draft_tokens(engine, outputs, deployment),
+        output_seconds=seconds,
+        sum_seconds=seconds * timing.outputs,
+        outputs=timing.outputs,
+        tokens_per_step=timing.tokens_per_step,
+        draft_tokens=_draft_tokens(engine, timing.outputs, deployment),
         steps=steps,
-        basis=basis,
+        basis=timing.basis,
+        quantities=timing.quantities,
     )
+
+
+@dataclass(frozen=True)
+class _Timing:
+    """Time between two outputs of a sequence, their number, the tokens in each, and what all that came from."""
+
+    output_seconds: float
+    outputs: float
+    tokens_per_step: float
+    basis: str
+    quantities: tuple[str, ...]
+
+
+def _timing(window: Window, engine: Engine, tokens: Tokens) -> _Timing | None:
+    """By the first that an engine tells: latencies between outputs, times of its steps, decode time of its requests."""
+    return _by_latency(window, engine, tokens) or _by_steps(engine, tokens) or _by_requests(engine, tokens)
+
+
+def _by_latency(window: Window, engine: Engine, tokens: Tokens) -> _Timing | None:
+    latency = engine.histograms.get("itl")
+    if latency is None or latency.count <= 0 or latency.total <= 0:
+        return None
+    mean = latency.total / latency.count
+    if "itl_per_step" in window.conventions:
+        m = _tokens_per_step(engine, tokens, latency.count)
+        return _Timing(mean, latency.count, m, "mean inter-token latency", ("itl",))
+    m = _tokens_per_step(engine, tokens, None)
+    outputs = (tokens.counted_decodes or latency.count) / m
+    basis = "mean inter-token latency" + (" times tokens per step" if m != 1 else "")
+    return _Timing(mean * m, outputs, m, basis, ("itl",))
+
+
+def _by_steps(engine: Engine, tokens: Tokens) -> _Timing | None:
+    """From the engine's own time of its decode steps."""
+    steps, seconds = engine.counters.get("decode_steps"), engine.counters.get("decode_step_seconds")
+    if not steps or not seconds or not tokens.decoded:
+        return None
+    sequences = engine.counters.get("decode_sequences")
+    m = max(1.0, tokens.decoded / sequences) if sequences else _tokens_per_step(engine, tokens, None)
+    outputs = sequences or tokens.decoded / m
+    return _Timing(seconds / steps, outputs, m, "the engine's own time of its decode steps", ("decode_step_seconds",))
+
+
+def _by_requests(engine: Engine, tokens: Tokens) -> _Timing | None:
+    """From the decode time of the requests, which finished: a histogram, or a sum over what serves them."""
+    m = _tokens_per_step(engine, tokens, None)
+    times = engine.histograms.get("decode_time")
+    if times is not None and times.total and tokens.decoded:
+        outputs = tokens.decoded / m
+        basis = "decode time of the requests over their tokens"
+        return _Timing(times.total / outputs, outputs, m, basis, ("decode_time",))
+    seconds, generated = engine.counters.get("decode_seconds"), tokens.generated
+    if seconds and generated:
+        basis = "decode seconds, summed over the requests, over their tokens, first ones included"
+        return _Timing(seconds / generated * m, generated / m, m, basis, ("decode_seconds", "generation_tokens"))
+    return None
 
 
 def replica_decode(window: Window, pace: Pace, busy: Busy | None, prompt_steps: float, stages: int) -> ReplicaDecode:
     """The mean step of one replica. ``prompt_steps`` is how many of its steps held prompt tokens, ``stages`` is p."""
-    if pace.steps:
+    if pace.steps and "step_sequences" in pace.engine.counters:
+        # Counted at every step, while tokens that count when their request ends may miss at the window's edges; but
+        # some sequences in a step may still have been at their prompt.
+        counted = pace.engine.counters["step_sequences"] / pace.steps
+        batch = Bounded.spanning(counted, pace.outputs / pace.steps)
+        basis = "batch = sequences in the engine's steps / steps"
+    elif pace.steps and pace.engine.counters.get("decode_steps"):
+        batch = _outputs(pace).scaled(1 / pace.steps)
+        basis = "batch = outputs / decode steps"
+    elif pace.steps and "tokens_at_finish" in window.conventions:
+        batch = _outputs(pace).scaled(1 / pace.steps)
+        basis = "batch = outputs / engine steps"
+    elif pace.steps:
         value = pace.outputs / pace.steps
         # Steps that computed prompts only decoded nothing: were all those with prompts such, the batch was larger.
         fewest = max(pace.steps - prompt_steps, pace.outputs / _most_sequences(window, pace))
@@ -117,7 +179,10 @@ def _tokens_per_step(engine: Engine, tokens: Tokens, outputs: float | None) -> f
     """m: tokens that a sequence emits per step; one without speculation."""
     drafts, accepted = engine.counters.get("draft_steps"), engine.counters.get("accepted_tokens")
     if not drafts or accepted is None:
-        return 1.0
+        # Some engines only have a gauge of their last interval; it is 0 without speculation.
+        lengths = engine.gauges.get("accept_length")
+        seen = [value for value in lengths.values if value > 0] if lengths is not None else []
+        return max(1.0, sum(seen) / len(seen)) if seen else 1.0
     if outputs and tokens.decoded:
         return max(1.0, tokens.decoded / outputs)  # steps without a draft emit one token, and are in here, too
     return 1.0 + accepted / drafts
@@ -129,9 +194,20 @@ def _draft_tokens(engine: Engine, outputs: float, deployment: Deployment) -> flo
     return drafted / outputs if drafted else float(deployment.speculative_tokens)
 
 
+def _outputs(pace: Pace) -> Bounded:
+    """Outputs of the window; some engines count tokens when their request ends, in another window maybe."""
+    generated = pace.tokens.generated_bounds
+    if generated is None or generated.exact or not generated.value:
+        return Bounded.exactly(pace.outputs)
+    return generated.scaled(pace.outputs / generated.value)
+
+
 def _believable_steps(engine: Engine, seconds: float, duration: float | None, stages: int) -> float | None:
-    """The engine's step counter, unless its steps would not fit into the window (several API servers repeat them)."""
-    steps = engine.counters.get("steps")
+    """The engine's step counter, unless its steps would not fit into the window (several API servers repeat them).
+
+    Decode steps where they are counted apart, else all of them.
+    """
+    steps = engine.counters.get("decode_steps") or engine.counters.get("steps")
     if not steps:
         return None
     longest = threshold("repeated_steps") * duration if duration else math.inf
@@ -161,6 +237,10 @@ def _most_sequences(window: Window, pace: Pace) -> float:
 
 def _step_seconds(pace: Pace, busy: Busy | None, stages: int) -> Bounded:
     """T: the time between outputs; with p pipeline stages up to p microbatches are under way in that time."""
+    overlapping, steps = pace.engine.counters.get("overlapping_steps"), pace.engine.counters.get("steps")
+    if overlapping and steps:
+        # What these steps took may span two of them.
+        return Bounded(pace.output_seconds, pace.output_seconds * (1 - overlapping / steps / 2), pace.output_seconds)
     if stages == 1:
         return Bounded.exactly(pace.output_seconds)
     if busy is None or not busy.seconds.high:

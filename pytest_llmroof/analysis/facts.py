@@ -43,6 +43,10 @@ class DecodeFacts:
     draft_tokens: float = 0.0
     basis: str = ""
     """How batch and step time were found, one phrase for methods."""
+    quantities: tuple[str, ...] = ("itl",)
+    """What the step time came from, canonical names."""
+    only_longest: str | None = None
+    """Set where no context is measurable, and ``context`` lies between nothing and the longest sequence ever: why."""
 
 
 @dataclass(frozen=True)

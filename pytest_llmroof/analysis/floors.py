@@ -63,8 +63,10 @@ def with_prefill_floors(prefill: PrefillFacts, deployment: Deployment) -> Prefil
     return replace(prefill, cost=cost, floor=floor(deployment, cost))
 
 
-def work_floors(decode: DecodeFacts | None, prefill: PrefillFacts | None) -> WorkFloors | None:
-    """Floors of all the work, None where model or accelerator are unknown."""
+def work_floors(
+    decode: DecodeFacts | None, prefill: PrefillFacts | None, apart: bool = False
+) -> WorkFloors | None:  # fmt: skip
+    """Floors of all the work, None where model or accelerator are unknown; ``apart``: no step decodes and prefills."""
     if (decode is not None and decode.floor is None) or (prefill is not None and prefill.floor is None):
         return None
     own = prefill.steps.value * prefill.floor.seconds if prefill is not None and prefill.floor else 0.0
@@ -73,7 +75,8 @@ def work_floors(decode: DecodeFacts | None, prefill: PrefillFacts | None) -> Wor
     alone = decode.steps * decode.floor.seconds
     unmixed = 0.0
     if prefill is not None and prefill.floor is not None:
-        unmixed = max(0.0, prefill.steps.value - decode.steps) * prefill.floor.seconds
+        shared = 0.0 if apart else decode.steps
+        unmixed = max(0.0, prefill.steps.value - shared) * prefill.floor.seconds
     return WorkFloors(own, alone, alone + decode.steps * decode.interleaved_seconds + unmixed)
 
 

@@ -12,6 +12,7 @@ from pytest_llmroof.analysis.lengths import coefficient_of_variation, mean_conte
 from pytest_llmroof.analysis.phases import contradiction, find_phase, prefill_share
 from pytest_llmroof.analysis.prompts import counted_prompt_steps, prompt_work
 from pytest_llmroof.analysis.residency import context_from_blocks
+from pytest_llmroof.analysis.sources import cannot
 from pytest_llmroof.analysis.tokens import Tokens, count_tokens
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.roofline.deployment import Deployment
@@ -29,8 +30,9 @@ def gather(window: Window, deployment: Deployment, phase: Phase | None = None) -
         prefill = with_prefill_floors(prefill, deployment)
     decode = _decode(window, tokens, paces, busy, deployment)
     if decode is not None:
-        decode = with_decode_floors(decode, prefill, deployment)
-    floors = work_floors(decode, prefill)
+        # Where decode steps are timed apart, no prefill is in their time.
+        decode = with_decode_floors(decode, None if _timed_apart(window, decode) else prefill, deployment)
+    floors = work_floors(decode, prefill, apart=decode is not None and _timed_apart(window, decode))
     found = phase or find_phase(floors, tokens)
     share = prefill_share(floors, tokens, found)
     facts = WindowFacts(
@@ -53,6 +55,10 @@ def gather(window: Window, deployment: Deployment, phase: Phase | None = None) -
         contradiction=contradiction(phase, share, floors is not None) if phase else None,
     )
     return _with_floors(facts, floors)
+
+
+def _timed_apart(window: Window, decode: DecodeFacts) -> bool:
+    return "decode_steps_apart" in window.conventions and "decode_step_seconds" in decode.quantities
 
 
 def _with_replicas(deployment: Deployment, window: Window) -> Deployment:
@@ -109,22 +115,41 @@ def _decode(
     ]
     weights = [replica.steps for replica in replicas]
     outputs = [pace.outputs for pace in paces]
+    context = _context(window, tokens)
+    longest = _longest_sequence(window) if context is None else None
     return DecodeFacts(
         step_seconds=weighted([replica.step_seconds for replica in replicas], weights),
         batch=weighted([replica.batch for replica in replicas], weights),
-        context=_context(window, tokens),
+        context=context if longest is None else Bounded(0.0, 0.0, longest),
         steps=sum(weights),
         tokens_per_step=_mean([pace.tokens_per_step for pace in paces], outputs),
         draft_tokens=_mean([pace.draft_tokens for pace in paces], outputs),
         basis=replicas[0].basis,
+        quantities=paces[0].quantities,
+        only_longest=_why_no_context(window) if longest is not None else None,
     )
 
 
 def _context(window: Window, tokens: Tokens) -> Bounded | None:
-    """Mean context of a decoding sequence: from lengths, else from the cache's blocks, else unknown."""
+    """Mean context of a decoding sequence: as counted in steps, from lengths, the cache's blocks, else unknown."""
+    contexts, sequences = window.counter("decode_context_tokens"), window.counter("decode_sequences")
+    if contexts and sequences:
+        return Bounded.exactly(contexts / sequences)
     if tokens.mean_prompt is not None and tokens.mean_output is not None:
         return mean_context(tokens.mean_prompt, tokens.mean_output, coefficient_of_variation(_output_lengths(window)))
     return context_from_blocks(window, tokens.hit_rate)
+
+
+def _longest_sequence(window: Window) -> float | None:
+    """The longest sequence that any engine ever held: no context was longer."""
+    seen = [gauge.values for engine in window.engines if (gauge := engine.gauges.get("longest_sequence")) is not None]
+    longest = max((value for values in seen for value in values), default=0.0)
+    return longest if longest > 0 and len(seen) == len(window.engines) else None
+
+
+def _why_no_context(window: Window) -> str:
+    reason = cannot(window, "decode.context")
+    return reason.reason if reason is not None else "context is not measurable: between weights only and the longest"
 
 
 def _output_lengths(window: Window) -> Histogram | None:

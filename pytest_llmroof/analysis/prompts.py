@@ -21,8 +21,8 @@ def prompt_work(window: Window, tokens: Tokens, decode_tokens: float | None) -> 
     bounds = tokens.computed_bounds
     if bounds is None or bounds.high <= 0 or not tokens.computed:
         return None
-    requests = tokens.first or tokens.finished or 1.0
-    steps = _all_counted(window, decode_tokens) or _budgeted(tokens, requests)
+    requests = tokens.first or tokens.finished or _fewest_requests(window, tokens.computed)
+    steps = _counted_apart(window) or _all_counted(window, decode_tokens) or _budgeted(tokens, requests)
     return PrefillFacts(
         tokens=bounds,
         requests=requests,
@@ -60,6 +60,18 @@ def counted_prompt_steps(engine: Engine, decode_tokens: float) -> float | None:
     most = first.count if first is not None else math.inf
     above = [count for i, count in enumerate(histogram.counts) if edges(histogram, i)[0] >= 2 * decode_tokens]
     return min(sum(above), most)
+
+
+def _fewest_requests(window: Window, computed: float) -> float:
+    """At least so many requests asked for these tokens, where nothing counts them: none was longer than the longest."""
+    longest = [max(gauge.values) for engine in window.engines if (gauge := engine.gauges.get("longest_sequence"))]
+    return max(1.0, computed / max(longest)) if longest and max(longest) > 0 else 1.0
+
+
+def _counted_apart(window: Window) -> Bounded | None:
+    """Steps with prompts where every engine counts them apart from decode steps."""
+    counted = [engine.counters["prefill_steps"] for engine in window.engines if "prefill_steps" in engine.counters]
+    return Bounded.exactly(sum(counted)) if len(counted) == len(window.engines) and sum(counted) > 0 else None
 
 
 def _all_counted(window: Window, decode_tokens: float | None) -> Bounded | None:

@@ -10,6 +10,7 @@ from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome
 from pytest_llmroof.analysis.residency import gauge, under_load
 from pytest_llmroof.analysis.sources import NO_CLOCK, not_exported, over_duration, source, sources
 from pytest_llmroof.analysis.thresholds import remedy
+from pytest_llmroof.analysis.tokens import count_tokens
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.units import Unit
 
@@ -19,20 +20,22 @@ FAILED: Final = ("abort", "error")
 
 def output_rate(facts: WindowFacts, metric: str) -> Outcome:
     """Generated tokens per second of the window."""
-    generated = facts.generated_tokens
-    return _rate(facts, metric, generated, "tokens/s", "generated tokens", "generation_tokens")
+    generated = count_tokens(facts.window).generated_bounds
+    at_finish = generated is not None and not generated.exact
+    what = "generated tokens, counted when their request finishes," if at_finish else "generated tokens"
+    return _rate(facts, metric, generated, "tokens/s", what, "generation_tokens")
 
 
 def input_rate(facts: WindowFacts, metric: str) -> Outcome:
     """Prompt tokens per second of the window, cached ones included."""
     what = "prompt tokens, cached ones included,"
-    return _rate(facts, metric, facts.prompt_tokens, "tokens/s", what, "prompt_tokens")
+    return _rate(facts, metric, _exactly(facts.prompt_tokens), "tokens/s", what, "prompt_tokens")
 
 
 def request_rate(facts: WindowFacts, metric: str) -> Outcome:
     """Finished requests per second of the window."""
     finished = facts.finished_requests
-    return _rate(facts, metric, finished, "requests/s", "finished requests", "requests_finished", "e2e")
+    return _rate(facts, metric, _exactly(finished), "requests/s", "finished requests", "requests_finished", "e2e")
 
 
 def preemptions(facts: WindowFacts, metric: str) -> Outcome:
@@ -77,6 +80,10 @@ def acceptance_rate(facts: WindowFacts, metric: str) -> Outcome:
 def tokens_per_step(facts: WindowFacts, metric: str) -> Outcome:
     """Tokens that a sequence emits per verify step: one, and the accepted ones."""
     drafts, accepted = facts.window.counter("draft_steps"), facts.window.counter("accepted_tokens")
+    lengths = gauge(facts.window, "accept_length", lambda values: sum(values) / len(values))
+    if drafts is None and lengths is not None and (seen := [value for value in lengths.values if value > 0]):
+        how = "the engine's own mean over its last log interval, mean of the samples"
+        return _exact(facts, metric, sum(seen) / len(seen), "count", how, len(seen), "accept_length")
     if drafts is None or accepted is None:
         return not_exported(facts, metric, "count of drafts", "speculative")
     if not drafts:
@@ -94,10 +101,10 @@ def error_rate(facts: WindowFacts, metric: str) -> Outcome:
         return not_exported(facts, metric, "reasons why requests finished", "counter")
     if not finished:
         return NoData(metric, "no request finished in this window", remedy("load"))
-    if reasons:
-        failed = sum(count for one in reasons for reason, count in one.items() if reason in FAILED)
-    else:
+    if any(count is not None for count in counted):
         failed = sum(count for count in counted if count is not None)
+    else:
+        failed = sum(count for one in reasons for reason, count in one.items() if reason in FAILED)
     how = "requests that were aborted or failed over all that finished; requests refused at the door are not in there"
     return _exact(facts, metric, failed / finished, "fraction", how, finished, "requests_finished")
 
@@ -118,11 +125,11 @@ RATES: Final[dict[str, Callable[[WindowFacts, str], Outcome]]] = {
 
 
 def _rate(
-    facts: WindowFacts, metric: str, amount: float | None, unit: Unit, what: str, *quantities: str
+    facts: WindowFacts, metric: str, amount: Bounded | None, unit: Unit, what: str, *quantities: str
 ) -> Outcome:  # fmt: skip
     if amount is None:
         return not_exported(facts, metric, f"count of {what.rstrip(',')}", "counter")
-    bounded = over_duration(Bounded.exactly(amount), facts)
+    bounded = over_duration(amount, facts)
     if bounded is None:
         return NoData(metric, NO_CLOCK, remedy("clock"))
     gpus = facts.deployment.gpus
@@ -135,6 +142,10 @@ def _rate(
         method=f"{what} over the whole window, idle included" + (f", over {gpus} GPUs" if each else ""),
         samples=round(facts.finished_requests) if facts.finished_requests else None,
     )
+
+
+def _exactly(amount: float | None) -> Bounded | None:
+    return None if amount is None else Bounded.exactly(amount)
 
 
 def _exact(

@@ -13,7 +13,7 @@ from pytest_llmroof.roofline.accelerator import Accelerator
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.roofline.model import Model
 from pytest_llmroof.roofline.step import StepCost
-from pytest_llmroof.telemetry.window import Window
+from pytest_llmroof.telemetry.window import Unavailable, Window
 
 NO_CLOCK: Final = "the sources carry no clock, so the window's duration is not known"
 
@@ -74,9 +74,18 @@ def sources(window: Window, *quantities: str) -> str:
 
 
 def not_exported(facts: WindowFacts, metric: str, what: str, key: str) -> NoData:
-    """No data where the sources do not export a quantity."""
+    """No data where the sources do not export a quantity; what an engine never can tell has its own words."""
+    if (never := cannot(facts.window, metric)) is not None:
+        return NoData(metric, never.reason, never.remedy)
     where = ", ".join(dict.fromkeys(info.location for info in facts.window.sources)) or "the sources"
-    return NoData(metric, f"{facts.window.kind} exports no {what} in {where}", remedy(key))
+    return NoData(metric, f"{facts.window.engine_title} exports no {what} in {where}", remedy(key))
+
+
+def cannot(window: Window, metric: str) -> Unavailable | None:
+    """Why an engine never tells a metric (``ttft.p99`` by ``ttft``), None where it may."""
+    parts = metric.split(".")
+    names = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+    return next((window.cannot[name] for name in names if name in window.cannot), None)
 
 
 def over_duration(amount: Bounded, facts: WindowFacts) -> Bounded | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from pytest_llmroof.bounded import Bounded
@@ -26,6 +27,19 @@ class Tokens:
     mean_prompt: float | None
     mean_output: float | None
     in_flight: tuple[float, float] | None
+    counted_decodes: float | None = None
+    """Tokens of decode steps, where they are counted as such."""
+    outputs_in_flight: tuple[float, float] = (0.0, 0.0)
+    """Tokens counted when their request finished that may have been generated before the first sample, and those that
+    may have been before the last one but were not counted yet. An unknown number of them is infinite."""
+
+    @property
+    def generated_bounds(self) -> Bounded | None:
+        """Generated tokens with what was in flight at the edges, where they are counted when requests finish."""
+        if self.generated is None:
+            return None
+        before, after = self.outputs_in_flight
+        return Bounded(self.generated, max(0.0, self.generated - before), self.generated + after)
 
     @property
     def hit_rate(self) -> float | None:
@@ -37,6 +51,8 @@ class Tokens:
     @property
     def decoded(self) -> float | None:
         """Tokens that decode steps emitted: all but the first of each request, which its prefill emits."""
+        if self.counted_decodes is not None:
+            return self.counted_decodes
         if self.generated is None:
             return None
         return max(0.0, self.generated - (self.first if self.first is not None else self.finished or 0.0))
@@ -57,6 +73,7 @@ def count_tokens(window: Window) -> Tokens:
     first = observations(window, "ttft")
     finished = finished_requests(window)
     mean_prompt = _mean(window, "prompt_length") or _ratio(prompt, first or finished)
+    mean_output = _mean(window, "generation_length") or _ratio(generated, finished or first)
     return Tokens(
         prompt=prompt if prompt is not None else computed,
         computed=computed,
@@ -64,8 +81,10 @@ def count_tokens(window: Window) -> Tokens:
         first=first,
         finished=finished,
         mean_prompt=mean_prompt,
-        mean_output=_mean(window, "generation_length") or _ratio(generated, finished or first),
+        mean_output=mean_output,
         in_flight=_in_flight(window, mean_prompt),
+        counted_decodes=_of_all(window, "decode_tokens"),
+        outputs_in_flight=_outputs_in_flight(window, mean_output),
     )
 
 
@@ -135,6 +154,27 @@ def _in_flight(window: Window, mean_prompt: float | None) -> tuple[float, float]
         return None
     prompt = mean_prompt or 0.0
     return (0.0 if window.since_start else first * prompt, last * prompt)
+
+
+def _outputs_in_flight(window: Window, mean_output: float | None) -> tuple[float, float]:
+    """Tokens that are counted in the wrong window, at its first and its last sample: whole outputs at most."""
+    if "tokens_at_finish" not in window.conventions or _of_all(window, "decode_tokens") is not None:
+        return 0.0, 0.0
+    running = [gauge for engine in window.engines if (gauge := engine.gauges.get("running")) and gauge.values]
+    if not running:
+        return 0.0, 0.0
+    longest = max((gauge.values[-1] for engine in window.engines if (gauge := engine.gauges.get("longest_sequence"))),
+                  default=math.inf)  # fmt: skip
+    output = mean_output if mean_output is not None else longest
+    first = 0.0 if window.since_start else sum(gauge.values[0] for gauge in running)
+    last = sum(gauge.values[-1] for gauge in running)
+    return (first * output if first else 0.0), (last * output if last else 0.0)
+
+
+def _of_all(window: Window, counter: str) -> float | None:
+    """A counter summed over all engines, None unless each of them has it."""
+    values = [engine.counters[counter] for engine in window.engines if counter in engine.counters]
+    return sum(values) if values and len(values) == len(window.engines) else None
 
 
 def _mean(window: Window, histogram: str) -> float | None:
