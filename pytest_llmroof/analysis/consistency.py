@@ -19,7 +19,7 @@ from pytest_llmroof.analysis.thresholds import threshold
 from pytest_llmroof.analysis.work import window_work
 from pytest_llmroof.roofline.catalogue import accelerator_for_device
 from pytest_llmroof.roofline.cost import memory_fit
-from pytest_llmroof.roofline.deployment import ELEMENT_BYTES, Deployment
+from pytest_llmroof.roofline.deployment import Deployment, element_bytes
 from pytest_llmroof.roofline.models.names import precision_hint
 from pytest_llmroof.units import format_quantity
 
@@ -49,7 +49,7 @@ def _served_precision(facts: WindowFacts) -> Iterator[Contradiction]:
     """A served name that names a quantisation, against 16-bit weights that nobody gave."""
     deployment = facts.deployment
     provenance = deployment.provenance.get("weights", "assumed")
-    if ELEMENT_BYTES.get(deployment.weights, 0.0) < _SIXTEEN_BIT or provenance == "given" or deployment.model is None:
+    if element_bytes(deployment.weights) < _SIXTEEN_BIT or provenance == "given" or deployment.model is None:
         return
     for served in facts.window.model_names:
         if (hint := precision_hint(served)) is not None:

@@ -8,7 +8,7 @@ from pytest_llmroof.analysis.attribute_ttft import own_prompt
 from pytest_llmroof.analysis.constants import reach, remedy_constant, remedy_range
 from pytest_llmroof.analysis.situation import Effect, Situation, duration, durations
 from pytest_llmroof.roofline.cost import costed, model_flops, step_cost
-from pytest_llmroof.roofline.deployment import ELEMENT_BYTES, Deployment
+from pytest_llmroof.roofline.deployment import Deployment, element_bytes
 from pytest_llmroof.roofline.step import Prefill, Step
 from pytest_llmroof.units import format_quantity
 
@@ -20,7 +20,7 @@ def chunk_tokens(deployment: Deployment) -> float | None:
     if model is None or ridge is None:
         return None
     spread = model.experts / model.experts_per_token if model.experts_per_token else 1.0
-    return ridge * ELEMENT_BYTES[deployment.weights] / 2 * spread
+    return ridge * element_bytes(deployment.weights) / 2 * spread
 
 
 def chunked_prefill(situation: Situation) -> Effect | None:

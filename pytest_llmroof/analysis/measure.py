@@ -20,7 +20,7 @@ from pytest_llmroof.analysis.thresholds import remedy
 from pytest_llmroof.analysis.workmetrics import prefill_metric, window_metric
 from pytest_llmroof.data import load
 from pytest_llmroof.errors import ConfigError
-from pytest_llmroof.roofline.deployment import ELEMENT_BYTES, Deployment
+from pytest_llmroof.roofline.deployment import Deployment, element_bytes
 
 
 class Measurements(Mapping[str, Outcome]):
@@ -138,5 +138,5 @@ def _other_deployments(deployment: Deployment) -> Iterator[tuple[str, Deployment
     provenance = deployment.provenance
     if provenance.get("tensor_parallel") == "assumed" and deployment.tensor_parallel == 1:
         yield "tensor_parallel = 2 (assumed 1)", replace(deployment, tensor_parallel=2)
-    if provenance.get("weights") == "assumed" and ELEMENT_BYTES.get(deployment.weights, 0.0) >= 2.0:
+    if provenance.get("weights") == "assumed" and element_bytes(deployment.weights) >= 2.0:
         yield f"weights = fp8 (assumed {deployment.weights})", replace(deployment, weights="fp8")

@@ -18,7 +18,7 @@ from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.scenarios import Entry, scenarios
 from pytest_llmroof.analysis.situation import Effect, Situation, upper_bound, worth
-from pytest_llmroof.roofline.deployment import ELEMENT_BYTES
+from pytest_llmroof.roofline.deployment import ELEMENT_BYTES, element_bytes
 
 EFFECTS: Final[Mapping[str, Callable[[Situation], Effect | None]]] = {
     effect.__name__: effect
@@ -110,9 +110,9 @@ def _experts(situation: Situation) -> bool:
 
 
 _CONDITIONS: Final[Mapping[str, Callable[[Situation], bool]]] = {
-    "wide_weights": lambda now: ELEMENT_BYTES[now.deployment.weights] >= 2,
-    "narrow_weights": lambda now: ELEMENT_BYTES[now.deployment.weights] < 2,
-    "weights_over_4_bits": lambda now: ELEMENT_BYTES[now.deployment.weights] >= 1,
+    "wide_weights": lambda now: element_bytes(now.deployment.weights) >= 2,
+    "narrow_weights": lambda now: element_bytes(now.deployment.weights) < 2,
+    "weights_over_4_bits": lambda now: element_bytes(now.deployment.weights) >= 1,
     "wide_kv": lambda now: ELEMENT_BYTES[now.deployment.kv_cache] >= 2,
     "has_fp8": _has_fp8,
     "lacks_fp8": lambda now: not _has_fp8(now),

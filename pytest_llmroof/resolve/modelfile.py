@@ -1,4 +1,4 @@
-"""Models that stand in files: a config.json, the folder that holds it, and what stands beside it."""
+"""Models that stand in files: a config.json, the folder that holds it and what stands beside it, a GGUF file."""
 
 from __future__ import annotations
 
@@ -10,24 +10,30 @@ from pathlib import Path
 from typing import Any
 
 from pytest_llmroof.errors import ConfigError, LlmroofError, Position, UnknownModelError
+from pytest_llmroof.near import did_you_mean
+from pytest_llmroof.resolve.gguffile import gguf_model
 from pytest_llmroof.roofline.model import Model
 from pytest_llmroof.roofline.models import model_from_config, model_from_mapping, named_model
 from pytest_llmroof.roofline.models.checkpoint import quantisation_block
 from pytest_llmroof.roofline.models.reading import ConfigKeyError
+from pytest_llmroof.roofline.models.textmodel import DECODER
+
+_VOUCHED_KEYS = ("config", "architecture")
 
 
 def model_of(
     value: object, base: Path, position: Callable[[str], Position | None] = lambda key: None
 ) -> Model:
-    """The model that a user named: a catalogue name, a config.json or its folder, or a mapping of figures.
+    """The model that a user named: a catalogue name, a config.json or its folder, a .gguf file, a mapping of figures.
 
     A path is relative to ``base``; ``position`` tells where a key of the mapping (empty: the whole value) stands.
     ConfigError where it is wrong, UnknownModelError where it is no model that is understood.
     """
     if isinstance(value, Mapping):
-        return model_from_mapping(value, position)
+        return _vouched_for(value, base, position) if "config" in value else model_from_mapping(value, position)
     if not isinstance(value, str) or not value.strip():
-        raise ConfigError("model: expected a catalogue name, a config.json or its folder, or a mapping", position(""))
+        expected = "a catalogue name, a config.json or its folder, a .gguf file, or a mapping"
+        raise ConfigError(f"model: expected {expected}", position(""))
     path = base / Path(value).expanduser()
     if _names_a_file(value, path):
         return _from_path(path, value, position(""))
@@ -39,6 +45,21 @@ def model_of(
         raise ConfigError(error.problem, position("")) from None
 
 
+def _vouched_for(value: Mapping[str, object], base: Path, position: Callable[[str], Position | None]) -> Model:
+    """``{config: PATH, architecture: decoder}``: a config.json whose model_type is not understood, with its layers."""
+    for key in value:
+        if key not in _VOUCHED_KEYS:
+            near = did_you_mean(str(key), _VOUCHED_KEYS) or f"; beside a config there may stand {_VOUCHED_KEYS[1]}"
+            raise ConfigError(f"unknown key {str(key)!r} of a model{near}", position(str(key)) or position(""))
+    path, architecture = value["config"], value.get("architecture")
+    if not isinstance(path, str) or not path.strip() or path.endswith(".gguf"):
+        raise ConfigError(f"config: expected a config.json or its folder, not {path!r}", position("config"))
+    if architecture not in (None, DECODER):
+        raise ConfigError(f"architecture: expected {DECODER!r}, not {architecture!r}", position("architecture"))
+    decoder = DECODER if architecture is not None else None
+    return _from_path(base / Path(path).expanduser(), path, position("config"), decoder)
+
+
 def _names_a_file(value: str, path: Path) -> bool:
     """A folder of the same name does not hide a catalogue name: what surely is a path has a separator or a suffix."""
     if value.endswith((".json", ".gguf")) or value.startswith((".", "/", "~")):
@@ -46,12 +67,9 @@ def _names_a_file(value: str, path: Path) -> bool:
     return "/" in value.replace("\\", "/") and path.exists()
 
 
-def _from_path(path: Path, shown: str, position: Position | None) -> Model:
+def _from_path(path: Path, shown: str, position: Position | None, architecture: str | None = None) -> Model:
     if shown.endswith(".gguf"):
-        raise UnknownModelError(
-            f"{shown}: GGUF files are not read by this version; give the model's figures: "
-            "model: {parameters: 8.03e9, weight_bytes: 4.92GB, kv_bytes_per_token: 131072}"
-        )
+        return gguf_model(path, shown, position)
     folder = path.is_dir()
     file = path / "config.json" if folder else path
     if folder:
@@ -60,14 +78,16 @@ def _from_path(path: Path, shown: str, position: Position | None) -> Model:
         stamp = file.stat()
     except OSError as error:
         raise ConfigError(f"model: {shown} cannot be read: {error.strerror}", position) from None
-    outcome = _read(file, shown, stamp.st_mtime_ns, stamp.st_size, _sidecar_stamp(file))
+    outcome = _read(file, shown, stamp.st_mtime_ns, stamp.st_size, _sidecar_stamp(file), architecture)
     if isinstance(outcome, LlmroofError):
         raise outcome.with_traceback(None)
     return outcome
 
 
 @cache
-def _read(file: Path, shown: str, modified: int, size: int, sidecar: int) -> Model | LlmroofError:
+def _read(
+    file: Path, shown: str, modified: int, size: int, sidecar: int, architecture: str | None
+) -> Model | LlmroofError:
     """Read once for all windows that name it, as long as the files stay the same; what went wrong is kept too."""
     try:
         text = file.read_text(encoding="utf-8-sig")
@@ -76,7 +96,7 @@ def _read(file: Path, shown: str, modified: int, size: int, sidecar: int) -> Mod
         if beside is not None and quantisation_block(config) is None:
             config = {**config, "quantization_config": beside}
         try:
-            return model_from_config(config, _name(file))
+            return model_from_config(config, _name(file), architecture)
         except ConfigKeyError as error:
             return ConfigError(error.problem, _place(text, error.key, shown))
     except ConfigError as error:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from pytest_llmroof.data import load
 from pytest_llmroof.roofline.accelerator import Accelerator
 from pytest_llmroof.roofline.model import Model
 
@@ -19,13 +20,22 @@ ELEMENT_BYTES: Final[Mapping[str, float]] = {
 }  # fmt: skip
 
 
+def element_bytes(weights: str) -> float:
+    """Bytes of an element of weights: of a precision that users write, or of a type of GGUF files (``q4_k``)."""
+    if weights in ELEMENT_BYTES:
+        return ELEMENT_BYTES[weights]
+    types: Mapping[int, tuple[str, int, int]] = load("gguf.yaml")["types"]
+    return next(size / block for name, block, size in types.values() if name.lower() == weights)
+
+
 @dataclass(frozen=True)
 class Deployment:
     """What was served, and on what.
 
     ``model`` and ``accelerator`` are None where they were not named; ``missing`` then says why (keys ``model`` and
     ``gpu``), and only the gates that need them have no data. ``weights``, ``kv_cache`` and ``compute`` are precision
-    names; ``compute`` chooses the peak. ``data_parallel`` is None until telemetry shows the replicas.
+    names (the weights of a GGUF file: the type that most of them have); ``compute`` chooses the peak.
+    ``data_parallel`` is None until telemetry shows the replicas.
     ``provenance`` says of every fact whether it was given, read from the config, seen in telemetry, or assumed.
     """
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gguf_files import EMBEDDING, gguf, keys
 
 from pytest_llmroof.errors import ConfigError, ConfigErrors, Position
 from pytest_llmroof.gates.spec import WindowSpec
@@ -232,7 +233,8 @@ def test_what_is_not_understood_is_no_data_and_no_error(tmp_path: Path) -> None:
     assert "strange" in odd.missing["model"]
     checkpoint(tmp_path / "bits", quantization_config={"quant_method": "bitsandbytes"})
     assert "bitsandbytes" in resolve(spec(tmp_path, model="./bits")).missing["model"]
-    assert "not read by this version" in resolve(spec(tmp_path, model="x/model-Q4_K_M.gguf")).missing["model"]
+    (tmp_path / "odd.gguf").write_bytes(gguf(keys("rwkv7"), [EMBEDDING]))
+    assert "'rwkv7'" in resolve(spec(tmp_path, model="odd.gguf")).missing["model"]
 
 
 def test_without_its_draft_a_model_has_no_floor(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from pytest_llmroof.data import load
 
 #: Stands for the number of an expert in a path that means them all.
 EXPERT: Final = "{expert}"
+_LAYERS: Final = "layers."
 _NOBODY: Final[AbstractSet[int]] = frozenset()
 _EXPERT_NUMBER: Final = re.compile(r"(?<=experts\.)\d+(?=\.|$)")
 _TELLS_EXPERTS: Final = re.compile(r"experts\W*\.\W*(\d|\(|\[)")
@@ -47,7 +48,9 @@ class Patterns:
             by_expert = by_expert or bool(_TELLS_EXPERTS.search(entry))
         self._names.pop("", None)
         self._prefixes = tuple(prefixes)
-        self._lengths = frozenset(name.count(".") + 1 for name in self._names)
+        # Names that begin with a layer stand at a path's beginning, others anywhere in it.
+        self._anchored = _lengths(name for name in self._names if name.startswith(_LAYERS))
+        self._floating = _lengths(name for name in self._names if not name.startswith(_LAYERS))
         self._by_expert = by_expert
 
     def match(self, path: str) -> bool:
@@ -86,11 +89,12 @@ class Patterns:
     def _parts(self, path: str) -> Iterator[str]:
         """The names on the list that are whole components of the path."""
         parts = path.split(".")
-        for length in self._lengths:
-            for start in range(len(parts) - length + 1):
-                name = ".".join(parts[start : start + length])
-                if name in self._names:
-                    yield name
+        places = [(0, length) for length in self._anchored]
+        places += [(start, length) for length in self._floating for start in range(len(parts) - length + 1)]
+        for start, length in places:
+            name = ".".join(parts[start : start + length])
+            if name in self._names:
+                yield name
 
     def _spelt(self, path: str) -> bool:
         """Whether a glob or an expression means the path, whichever way it is spelt."""
@@ -99,12 +103,17 @@ class Patterns:
         return any(each.match(spelling + path) for each in self._expressions for spelling in _SPELLINGS)
 
 
+def _lengths(names: Iterable[str]) -> frozenset[int]:
+    return frozenset(name.count(".") + 1 for name in names)
+
+
 def bare(path: str) -> str:
     """A path without what wraps the decoder: ``model.language_model.layers.0`` is ``layers.0``."""
-    parts = path.split(".")
-    while len(parts) > 1 and parts[0] in _wrappers():
-        del parts[0]
-    return ".".join(parts)
+    first, dot, rest = path.partition(".")
+    while dot and first in _wrappers():
+        path = rest
+        first, dot, rest = path.partition(".")
+    return path
 
 
 @cache

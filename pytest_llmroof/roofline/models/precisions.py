@@ -10,6 +10,7 @@ from pytest_llmroof.roofline.accelerator import Accelerator
 from pytest_llmroof.roofline.deployment import ELEMENT_BYTES
 from pytest_llmroof.roofline.model import Model
 from pytest_llmroof.roofline.models.architecture import Architecture
+from pytest_llmroof.roofline.models.gguf import GgufModel
 
 #: The precision that products run in, best guess first; the first one whose peak is known is taken.
 _COMPUTE: Final[Mapping[str, tuple[str, ...]]] = {
@@ -32,6 +33,8 @@ def precision_name(text: str) -> str | None:
 
 def stated_weights(model: Model | None) -> str | None:
     """The precision of the weights that a model's config states; None where it states none."""
+    if isinstance(model, GgufModel):
+        return model.weights
     if not isinstance(model, Architecture):
         return None
     return model.checkpoint.precision if model.checkpoint else model.dtype
@@ -49,7 +52,7 @@ def own_precision(model: Model) -> str:
 
 def own_dtype(model: Model | None) -> str:
     """The precision of what quantisation leaves alone: the config's dtype, else bf16."""
-    return (model.dtype if isinstance(model, Architecture) else None) or "bf16"
+    return (model.dtype if isinstance(model, Architecture | GgufModel) else None) or "bf16"
 
 
 def default_compute(model: Model | None, weights: str, accelerator: Accelerator | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -61,21 +61,22 @@ class Checkpoint:
         unquantised = tensor.matrix_elements * plain
         if not self.rules or not self._quantisable(tensor):
             return unquantised * tensor.count
-        return sum(self._place_bytes(path, tensor, unquantised) for _, path in tensor.places())
+        stored = [0] * len(self.rules)
+        for _, path in tensor.places():
+            for index, modules in self._meant(path, tensor.experts):
+                stored[index] += modules
+        quantised = sum(count * rule.format.bytes(tensor) for count, rule in zip(stored, self.rules, strict=True))
+        return quantised + (tensor.count - sum(stored)) * unquantised
 
-    def _place_bytes(self, path: str, tensor: Tensor, unquantised: float) -> float:
-        """Bytes of the modules that stand at a path: one, or one of each expert."""
-        ignored = self.ignored.which(path, tensor.experts)
-        left = range_set(tensor.experts) - ignored if ignored else range_set(tensor.experts)
-        total = len(ignored) * unquantised
-        for rule in self.rules:
+    def _meant(self, path: str, experts: int) -> Iterator[tuple[int, int]]:
+        """How many of the modules at a path (one, or one of each expert) which rule stores."""
+        left = range_set(experts) - self.ignored.which(path, experts)
+        for index, rule in enumerate(self.rules):
             if not left:
-                break
-            meant = left if rule.targets is None else left & rule.targets.which(path, tensor.experts)
-            if meant:
-                total += len(meant) * rule.format.bytes(tensor)
-                left = left - meant
-        return total + len(left) * unquantised
+                return
+            meant = left if rule.targets is None else left & rule.targets.which(path, experts)
+            yield index, len(meant)
+            left -= meant
 
     def _quantisable(self, tensor: Tensor) -> bool:
         return tensor.role in LINEAR_ROLES or (self.head and tensor.role == "head")
