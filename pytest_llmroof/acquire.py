@@ -18,6 +18,7 @@ from pytest_llmroof.errors import LlmroofError, SourceError
 from pytest_llmroof.gates.spec import TelemetrySource, WindowSpec
 from pytest_llmroof.taken import Taken
 from pytest_llmroof.telemetry.endpoint import Endpoint, distinct, endpoints_of
+from pytest_llmroof.telemetry.engine_entries import with_engines
 from pytest_llmroof.telemetry.live import LiveRecording, live_window
 from pytest_llmroof.telemetry.reading import read_window
 from pytest_llmroof.telemetry.recording import MANIFEST, Recording, slug_of_page
@@ -263,7 +264,8 @@ def _finished_requests(spec: WindowSpec, folder: Path) -> float | None:
     """Requests that finished from the first to the last page; None where the sources do not tell."""
     pages = [(path, path.name) for ends in _ends(folder).values() for path in dict.fromkeys(ends)]
     try:
-        window = read_window(pages, served_model_name=spec.served_model_name)
+        engines = with_engines(spec.engines)
+        window = read_window(pages, served_model_name=spec.served_model_name, engines=engines)
     except SourceError:
         return 0.0  # Not yet two scrapes, or a server that still starts: the whole window will say what is wrong.
     counted = window.counter("requests_finished")

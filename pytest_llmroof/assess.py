@@ -11,6 +11,7 @@ from pytest_llmroof.analysis.attribute import attribute
 from pytest_llmroof.analysis.attribution import Attribution
 from pytest_llmroof.analysis.diagnose import diagnose
 from pytest_llmroof.analysis.diagnosis import Diagnosis
+from pytest_llmroof.analysis.engine_evidence import observed_by_engine
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.measure import measure
@@ -26,6 +27,7 @@ from pytest_llmroof.repeats import Medians, with_notes
 from pytest_llmroof.resolve import resolve, with_telemetry
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.taken import Taken
+from pytest_llmroof.telemetry.engine_entries import with_engines
 from pytest_llmroof.telemetry.reading import read_window
 from pytest_llmroof.telemetry.window import Engine, SourceInfo, Window
 
@@ -88,7 +90,8 @@ def read(spec: WindowSpec, taken: Taken | None = None) -> list[Window]:
         )
     if not spec.sampled:
         duration = spec.duration_seconds
-        return [read_window(paths, served_model_name=spec.served_model_name, duration_seconds=duration)]
+        engines, served = with_engines(spec.engines), spec.served_model_name
+        return [read_window(paths, served_model_name=served, duration_seconds=duration, engines=engines)]
     if taken is None or taken.failure is not None:
         raise SourceError(*(taken.failure if taken and taken.failure else ("the window was not measured", None)))
     return [
@@ -100,7 +103,8 @@ def read(spec: WindowSpec, taken: Taken | None = None) -> list[Window]:
 def _read_recording(spec: WindowSpec, paths: Sequence[tuple[Path, str]], which: str) -> Window:
     """A recording that was made for this window (the first of the paths), with the files that belong to it."""
     try:
-        window = read_window(paths, served_model_name=spec.served_model_name)
+        engines = with_engines(spec.engines)
+        window = read_window(paths, served_model_name=spec.served_model_name, engines=engines)
     except SourceError as error:
         raise SourceError(error.reason if spec.repeat == 1 else which + error.reason, error.remedy) from None
     if paths[0][1] != UNNAMED:
@@ -117,10 +121,12 @@ def measure_window(window: Window, deployment: Deployment, spec: WindowSpec) -> 
     """Measure, attribute and diagnose a window that was read."""
     facts = gather(window, with_telemetry(deployment, window, spec), spec.phase)
     outcomes = measure(facts)
-    attribution = attribute(facts, outcomes)
+    observed = observed_by_engine(facts)
+    attribution = attribute(facts, outcomes, observed)
     limit = _tpot_limit(spec.gates)
     diagnoses: dict[str, Diagnosis] = {
-        family: diagnose(facts, outcomes, attribution, family, tpot_limit_seconds=limit) for family in FAMILIES
+        family: diagnose(facts, outcomes, attribution, family, tpot_limit_seconds=limit, observed=observed)
+        for family in FAMILIES
     }
     return Measured(facts, outcomes, attribution, diagnoses)
 

@@ -31,6 +31,37 @@ def pytest_llmroof_accelerators(config: pytest.Config) -> Mapping[str, Mapping[s
 
 
 @pytest.hookspec
+def pytest_llmroof_readers(config: pytest.Config) -> Mapping[str, Mapping[str, object]]:
+    """Serving engines beside the packaged ones: a key, and what its metrics are called.
+
+    A mapping is what an entry of the package's ``data/engines.yaml`` holds: ``title``, ``prefixes`` in front of every
+    name, ``labels`` (``model``: the served name, ``rank``: engines of one server), and ``counters``, ``histograms`` and
+    ``gauges``: canonical quantities, each with the names that the engine has for it, the preferred one first. An entry
+    with the key of a packaged engine takes its place. Pages are recognised by the names they hold; the engine then
+    serves gates wherever its pages come from, and stands in ``--llmroof-list=engines``::
+
+        def pytest_llmroof_readers(config):
+            return {
+                "lab-engine": {
+                    "title": "Lab engine",
+                    "prefixes": ["lab_"],
+                    "labels": {"model": ["model"]},
+                    "conventions": ["itl_per_step"],  # one observation per sequence and step, not per token
+                    "counters": {
+                        "prompt_tokens": ["tokens_in"],
+                        "generation_tokens": ["tokens_out"],
+                        "steps": [{"name": "batch_size", "part": "count"}],
+                    },
+                    "histograms": {"ttft": ["first_token"], "itl": [{"name": "gap_ms", "scale": 0.001}]},
+                    "gauges": {"running": [{"name": "active", "combine": "sum"}]},
+                    "cannot": [{"metrics": ["queue"], "reason": "the lab engine has no queue"}],
+                }
+            }
+    """
+    raise NotImplementedError
+
+
+@pytest.hookspec
 def pytest_llmroof_report(config: pytest.Config, report: dict[str, Any]) -> None:
     """Provisional. The finished report document, before it is written; called once, also where no file was asked for.
 

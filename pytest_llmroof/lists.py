@@ -76,9 +76,10 @@ def _scenarios(config: pytest.Config) -> Iterator[str]:
 
 
 def _engines(config: pytest.Config) -> Iterator[str]:
-    from pytest_llmroof.data import load
+    from pytest_llmroof.telemetry.engine_entries import engine_listing, with_engines
+    from pytest_llmroof.windows import added_engines
 
-    yield from _table([[name, engine["title"]] for name, engine in load("engines.yaml").items()])
+    yield from _table([[key, text] for key, text in engine_listing(with_engines(added_engines(config))).items()])
 
 
 def _table(rows: list[list[str]]) -> Iterator[str]:

@@ -45,6 +45,8 @@ class Levels:
     ini: WindowSpec
     accelerators: Mapping[str, Mapping[str, object]]
     """Accelerators that other plugins and conftest files add, by name."""
+    engines: Mapping[str, Mapping[str, object]]
+    """Serving engines that they add, by key."""
 
 
 _ASSESSED: Final = pytest.StashKey[dict[str, Assessed]]()
@@ -66,7 +68,7 @@ def levels(config: pytest.Config) -> Levels:
     if found is None:
         options = settings(config)
         found = config.stash[_LEVELS] = Levels(
-            _level(options.command_line), _level(options.ini), _accelerators(config)
+            _level(options.command_line), _level(options.ini), _accelerators(config), added_engines(config)
         )
     return found
 
@@ -80,6 +82,8 @@ def completed(config: pytest.Config, spec: WindowSpec) -> WindowSpec:
     spec = _filled(_overridden(spec, level.command_line), level)
     if isinstance(spec.gpu, str) and spec.gpu in level.accelerators:
         spec = replace(spec, gpu={"name": spec.gpu, **level.accelerators[spec.gpu]})
+    if level.engines:
+        spec = replace(spec, engines=level.engines)
     resolve(spec)
     return spec
 
@@ -132,6 +136,21 @@ def _accelerators(config: pytest.Config) -> Mapping[str, Mapping[str, object]]:
     found: dict[str, Mapping[str, object]] = {}
     for mapping in config.hook.pytest_llmroof_accelerators(config=config):
         found.update(mapping)
+    return found
+
+
+def added_engines(config: pytest.Config) -> Mapping[str, Mapping[str, object]]:
+    """Entries of engines from other plugins and conftest files. ConfigError where one is wrong."""
+    found: dict[str, Mapping[str, object]] = {}
+    for mapping in config.hook.pytest_llmroof_readers(config=config):
+        found.update(mapping)
+    if found:
+        from pytest_llmroof.telemetry.engine_entries import with_engines
+
+        try:
+            with_engines(found)
+        except ConfigError as error:
+            raise ConfigError(f"pytest_llmroof_readers: {error.problem}") from None
     return found
 
 

@@ -34,7 +34,7 @@ class WindowSpec:
     """One window as specified. Raw values of ``gpu``, ``model`` and ``deployment`` are resolved by ``resolve.py``.
 
     ``id`` is the node id relative to the root directory; ``base`` the folder that relative paths are relative to.
-    Durations are seconds. ``unset`` names environment variables without value or default: such a window has no data.
+    Durations are seconds. ``engines`` are entries of engines beside the known ones (data/engines.yaml). ``unset`` names environment variables without value or default: such a window has no data.
     ``positions`` maps a key (``gpu``, ``model``, ``deployment.tensor_parallel``, ...) to where it stands.
     """
 
@@ -58,6 +58,7 @@ class WindowSpec:
     min_requests: int | None = None
     max_wait_seconds: float = 600.0
     unset: tuple[str, ...] = ()
+    engines: Mapping[str, Mapping[str, object]] = field(default_factory=dict, repr=False)
     positions: Mapping[str, Position] = field(default_factory=dict)
 
     @property
