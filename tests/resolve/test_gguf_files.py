@@ -27,12 +27,13 @@ def test_a_large_file_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "large.gguf"
     path.write_bytes(dense())
     os.truncate(path, 40_000_000_000)  # a hole where the weights would be
-    assert model_of("large.gguf", tmp_path).parameters == 2 * (2 * 256 * 256 + 2 * 256 * 128 + 3 * 256 * 512 + 512) + 256 + 2 * 256_000
+    layer = 2 * 256 * 256 + 2 * 256 * 128 + 3 * 256 * 512 + 2 * 256
+    assert model_of("large.gguf", tmp_path).parameters == 2 * layer + 256 + 2 * 256_000
 
 
 def test_a_cut_header_names_the_byte(tmp_path: Path) -> None:
     (tmp_path / "cut.gguf").write_bytes(dense()[:200])
-    with pytest.raises(ConfigError, match=r"^\./cut.gguf:byte 200: the header is broken: the file ends before its 21 tensors"):
+    with pytest.raises(ConfigError, match=r"^\./cut.gguf:byte 200: the header is broken: the file ends before its 21"):
         model_of("./cut.gguf", tmp_path)
     (tmp_path / "none.gguf").write_bytes(b"")
     with pytest.raises(ConfigError, match=r"none.gguf:byte 0: .*GGUF"):
