@@ -23,6 +23,8 @@ def configure(config: pytest.Config) -> None:
             _check(config, options)
         except ConfigError as error:
             raise pytest.UsageError(str(error)) from None
+        if options.record is not None:
+            _check_record(options.record, create=not config.option.collectonly)
         for path in options.reports:
             _check_report(path, create=not config.option.collectonly)
     if wants_command_line(config):
@@ -69,3 +71,17 @@ def _check_report(path: Path, *, create: bool) -> None:
         raise pytest.UsageError(f"{option}: no folder {path.parent}: {error.strerror}") from None
     if path.parent.is_dir() and not os.access(path if path.exists() else path.parent, os.W_OK):
         raise pytest.UsageError(f"{option}: not writable")
+
+
+def _check_record(folder: Path, *, create: bool) -> None:
+    """``pytest.UsageError`` where recordings could not be written."""
+    option = f"--llmroof-record={folder}"
+    try:
+        if create:
+            folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise pytest.UsageError(f"{option}: is a file, not a folder") from None
+    except OSError as error:
+        raise pytest.UsageError(f"{option}: {error.strerror}") from None
+    if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise pytest.UsageError(f"{option}: not a folder that can be written")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
 
@@ -22,16 +22,26 @@ from pytest_llmroof.gates.build import window_spec
 from pytest_llmroof.gates.gate import Gate
 from pytest_llmroof.gates.judge import judge
 from pytest_llmroof.gates.spec import WindowSpec
-from pytest_llmroof.markers import LIVE, parsed
+from pytest_llmroof.markers import marked_keys, parsed
 from pytest_llmroof.options import settings
 from pytest_llmroof.outcomes import breach_of, outbox, publish
 from pytest_llmroof.resolve import resolve
 from pytest_llmroof.roofline.accelerator import Accelerator
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.roofline.roof import attainable
-from pytest_llmroof.windows import Assessed, assessed, completed, is_live
+from pytest_llmroof.taken import Taken
+from pytest_llmroof.windows import Assessed, assessed, completed
 
 T = TypeVar("T")
+
+#: Fields that a window takes from the test's marks where it does not give them itself.
+_INHERITED: Final = (
+    "gpu", "model", "phase", "flops", "served_model_name", "duration_seconds", "interval_seconds", "warmup_seconds",
+    "min_requests", "max_wait_seconds", "title",
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from pytest_llmroof.live import Frame
 
 
 class NotMeasured(KeyError):
@@ -135,9 +145,19 @@ class WindowHandle(Mapping[str, Measurement]):
 
     @property
     def _assessed(self) -> Assessed:
-        if is_live(self.spec):
-            pytest.fail(LIVE, pytrace=False)
-        return assessed(self._config, self.spec)
+        return assessed(self._config, self.spec, self._taken())
+
+    def _taken(self) -> Taken | None:
+        """What was recorded around the load; None where files are read."""
+        __tracebackhide__ = True
+        if not self.spec.sampled:
+            return None
+        from pytest_llmroof.live import framed
+
+        found = framed(self._config, self.spec)
+        if found is None:
+            pytest.fail(_NEVER_OPENED, pytrace=False)
+        return found
 
     def _outcome(self, metric: str) -> Outcome:
         if "(" not in metric:
@@ -175,23 +195,41 @@ class TestWindow(WindowHandle):
         name = str(keys.get("phase", "window"))
 
         def specify() -> WindowSpec:
-            return _described_by(window_spec(keys, id=spec_id, name=name, base=folder), own, config)
+            return _described_by(window_spec(keys, id=spec_id, name=name, base=folder), own, keys, config)
 
-        return OpenWindow(config, specify)
+        return OpenWindow(config, specify, lengthened="duration" in {**marked_keys(self._node), **keys})
 
 
 class OpenWindow(WindowHandle):
-    """A window of a ``with`` block."""
+    """A window of a ``with`` block: servers are scraped from its beginning to its end, files need neither."""
+
+    def __init__(self, config: pytest.Config, specify: Callable[[], WindowSpec], lengthened: bool = False) -> None:
+        super().__init__(config, specify)
+        self._lengthened = lengthened
+        self._frame: Frame | None = None
 
     def __enter__(self) -> OpenWindow:
-        if is_live(self.spec):
-            pytest.fail(LIVE, pytrace=False)
+        __tracebackhide__ = True
+        if self.spec.sampled:
+            if self._frame is not None:
+                pytest.fail("a window covers one block: open another one with .window()", pytrace=False)
+            from pytest_llmroof.live import Frame
+
+            least = self.spec.duration_seconds if self._lengthened else None
+            self._frame = Frame(self._config, self.spec, least or 0.0)
+            self._frame.open()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Recorded telemetry needs no end."""
+        """The last scrape; a block that failed has no window."""
+        if self._frame is None:
+            return
+        if kind is None:
+            self._frame.close()
+        else:
+            self._frame.abandon()
 
 
 class WindowFactory:
@@ -215,7 +253,7 @@ class WindowFactory:
             spec = window_spec(keys, id=spec_id, name=name, base=file.parent)
             return completed(config, replace(spec, gates=()))
 
-        return OpenWindow(config, specify)
+        return OpenWindow(config, specify, lengthened="duration" in keys)
 
 
 def session_accelerator(config: pytest.Config) -> Accelerator:
@@ -227,14 +265,18 @@ def session_accelerator(config: pytest.Config) -> Accelerator:
     return accelerator
 
 
-def _described_by(spec: WindowSpec, own: WindowSpec, config: pytest.Config) -> WindowSpec:
+def _described_by(
+    spec: WindowSpec, own: WindowSpec, keys: Mapping[str, object], config: pytest.Config
+) -> WindowSpec:
     """What the window does not say itself comes from the test's marks."""
-    changes: dict[str, Any] = {"gates": (), "deployment": {**own.deployment, **spec.deployment}}
-    for key in ("gpu", "model", "phase", "served_model_name", "duration_seconds"):
-        if getattr(spec, key) is None:
+    changes: dict[str, Any] = {
+        "gates": (), "deployment": {**own.deployment, **spec.deployment}, "labels": {**own.labels, **spec.labels},
+    }  # fmt: skip
+    for key in _INHERITED:
+        if key.removesuffix("_seconds") not in keys:
             changes[key] = getattr(own, key)
-    if not spec.telemetry:
-        changes["telemetry"] = own.telemetry
+    if not spec.telemetry and not spec.unset:
+        changes |= {"telemetry": own.telemetry, "unset": own.unset}
     return completed(config, replace(spec, **changes))
 
 
@@ -245,6 +287,12 @@ def _or_fail(function: Callable[[], T]) -> T:
         return function()
     except ConfigError as error:
         pytest.fail(str(error), pytrace=False)
+
+
+_NEVER_OPENED: Final = (
+    "telemetry is a server, and nothing was measured: drive the load in `with llmroof.window() as window:` and read "
+    "the window after it, or gate the test's body with @pytest.mark.llmroof_gate"
+)
 
 
 def _why_not(outcome: NoData | Impossible) -> str:

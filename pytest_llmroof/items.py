@@ -49,8 +49,7 @@ class WindowNode(pytest.Collector):
         self.spec = spec
         if spec.phase:
             self.add_marker(spec.phase)
-        if is_live(spec):
-            self.add_marker("llmroof_live")
+        mark_live(self, spec)
 
     def collect(self) -> Iterator[pytest.Item]:
         """An item per gate."""
@@ -67,8 +66,7 @@ class CommandLineGates(pytest.Collector):
         spec = command_line_spec(self.config)
         if spec.phase:
             self.add_marker(spec.phase)
-        if is_live(spec):
-            self.add_marker("llmroof_live")
+        mark_live(self, spec)
         for index, gate in enumerate(spec.gates):
             yield GateItem.from_parent(self, name=gate.name, spec=spec, gate=gate, index=index)
 
@@ -118,6 +116,17 @@ class GateItem(pytest.Item):
         """File and line of the gate. The title must not end the node id: pytest would rewrite its dots."""
         line = self.gate.position.line if self.gate.position else 0
         return self.path, line - 1 if line else None, f"{self.spec.name}: {self.name}"
+
+
+def mark_live(node: pytest.Collector, spec: WindowSpec) -> None:
+    """Marks of a window that touches a network; whichever gate runs first waits for all of it."""
+    if not is_live(spec):
+        return
+    node.add_marker("llmroof_live")
+    if spec.sampled and node.config.pluginmanager.hasplugin("timeout"):
+        from pytest_llmroof.live import timeout_seconds
+
+        node.add_marker(pytest.mark.timeout(timeout_seconds(spec)))
 
 
 def command_line_spec(config: pytest.Config) -> WindowSpec:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -19,22 +20,33 @@ from pytest_llmroof.items import GateItem
 from pytest_llmroof.near import did_you_mean
 from pytest_llmroof.outcomes import breach_of, publish
 from pytest_llmroof.roofline.deployment import Deployment
-from pytest_llmroof.windows import Assessed, assessed, completed, is_live
+from pytest_llmroof.taken import Taken
+from pytest_llmroof.windows import Assessed, assessed, completed
 
 _GATE_KEYWORDS: Final = ("severity", "id", "why")
 
 
 def marked_spec(item: pytest.Item) -> WindowSpec:
-    """The window that a test's marks describe, with its gates. ConfigError where they do not hold.
+    """The window that a test's marks describe, with its gates. ConfigError where they do not hold."""
+    return spec_of(item.config, marked_keys(item), gates_of(item.iter_markers("llmroof_gate")), item)
 
-    Marks of module, class and function merge; the closest wins per key.
-    """
+
+def marked_keys(item: pytest.Item) -> dict[str, Any]:
+    """The keys of a test's window. Marks of module, class and function merge; the closest wins per key."""
     keys: dict[str, Any] = {}
     for mark in reversed(list(item.iter_markers("llmroof"))):
         if mark.args:
             raise ConfigError(f"@pytest.mark.llmroof takes keywords only, like telemetry=[...], not {mark.args[0]!r}")
         keys.update(mark.kwargs)
-    return spec_of(item.config, keys, gates_of(item.iter_markers("llmroof_gate")), item)
+    return keys
+
+
+def mark_live_tests(items: Iterable[pytest.Item]) -> None:
+    """Mark the tests whose window is a server's. What is wrong with a test's marks is told when it runs."""
+    for item in items:
+        with suppress(ConfigError):
+            if marked_spec(item).live:
+                item.add_marker("llmroof_live")
 
 
 def spec_of(config: pytest.Config, keys: dict[str, Any], gates: tuple[Gate, ...], item: pytest.Item) -> WindowSpec:
@@ -90,26 +102,38 @@ def judged_body(item: pytest.Item) -> Generator[None, object, object]:
     except ConfigError as error:
         # Marks of a parameter or of a TestCase's method are not seen when tests are generated.
         pytest.fail(str(error), pytrace=False)
-    if is_live(spec):
-        pytest.fail(f"{LIVE} (gates on the body of a test)", pytrace=False)
+    end, abandon = _opened(item, spec)
     try:
         result = yield
     except BaseException:
+        abandon()
         _not_judged(item, spec, "the test did not get to its end")
         raise
     if getattr(item, "_excinfo", None):
         # A TestCase keeps the failure of its body to itself until the report is made.
+        abandon()
         _not_judged(item, spec, "the test did not get to its end")
         return result
-    judge_all(item, assessed(item.config, spec))
+    judge_all(item, assessed(item.config, spec, end()))
     return result
 
 
-#: What a window that has to be scraped while it lasts is answered with.
-LIVE: Final = (
-    "telemetry is a server: record it around the load with"
-    " `python -m pytest_llmroof record --out=FOLDER URL -- COMMAND` and name the folder"
-)
+def _opened(item: pytest.Item, spec: WindowSpec) -> tuple[Callable[[], Taken | None], Callable[[], None]]:
+    """Open the window of a test's body, where its telemetry is a server's: how to end it well, and how otherwise."""
+    if not spec.sampled:
+        return lambda: None, lambda: None
+    from pytest_llmroof.live import Frame, framed
+
+    # The length that the marks ask for; the option's default would dilute a short load with idle time.
+    least = spec.duration_seconds if "duration" in marked_keys(item) else None
+    frame = Frame(item.config, spec, least or 0.0)
+    frame.open()
+
+    def end() -> Taken | None:
+        frame.close()
+        return framed(item.config, spec)
+
+    return end, frame.abandon
 
 
 def judge_all(item: pytest.Item, window: Assessed) -> None:

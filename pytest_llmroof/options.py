@@ -15,7 +15,7 @@ REPORT_WRITERS: Final = {".json": "pytest_llmroof.report.json_report:write"}
 LISTS: Final = ("gpus", "models", "metrics", "scenarios", "engines")
 PHASES: Final = ("decode", "prefill", "mixed")
 #: Keys of a window that an option gives, for messages.
-_PLACES: Final = ("gpu", "model", "deployment", "phase", "telemetry", "duration")
+_PLACES: Final = ("gpu", "model", "deployment", "phase", "telemetry", "duration", "interval")
 
 
 class Given(NamedTuple):
@@ -33,10 +33,14 @@ class Given(NamedTuple):
     phase: str | None = None
     telemetry: tuple[str, ...] = ()
     duration: float | None = None
+    interval: float | None = None
 
     def keys(self) -> dict[str, Any]:
         """The keys of a gate file that this level gives, telemetry left out."""
-        pairs = {"gpu": self.gpu, "model": self.model, "phase": self.phase, "duration": self.duration}
+        pairs = {
+            "gpu": self.gpu, "model": self.model, "phase": self.phase, "duration": self.duration,
+            "interval": self.interval,
+        }  # fmt: skip
         keys: dict[str, Any] = {key: value for key, value in pairs.items() if value is not None}
         if self.deployment:
             keys["deployment"] = dict(scalar(entry) for entry in self.deployment)
@@ -56,6 +60,8 @@ class Settings(NamedTuple):
     asked: tuple[str, ...]
     """Options on the command line that concern gates: with one of them, a run without a gate is not green."""
     required: bool
+    record: Path | None = None
+    """Where live windows are kept as recordings."""
 
 
 SETTINGS: Final = pytest.StashKey[Settings]()
@@ -85,6 +91,7 @@ def read(config: pytest.Config) -> Settings:
         phase=option("phase"),
         telemetry=tuple(option("telemetry")),
         duration=option("duration"),
+        interval=option("interval"),
     )
     return Settings(
         command_line=command_line,
@@ -96,6 +103,7 @@ def read(config: pytest.Config) -> Settings:
         unmeasured_exit=option("unmeasured-exit") or 1,
         asked=tuple(f"--llmroof-{name}" for name in asked),
         required=bool(config.getini("llmroof_required")),
+        record=config.invocation_params.dir / option("record") if option("record") else None,
     )
 
 
@@ -130,6 +138,7 @@ def _read_ini(config: pytest.Config) -> Given:
         phase=_checked(named, "phase", ini("phase"), _phase),
         telemetry=tuple(ini("telemetry")),
         duration=_checked(named, "duration", ini("duration"), _duration),
+        interval=_checked(named, "interval", ini("interval"), _duration),
     )
 
 
@@ -149,7 +158,8 @@ _INI: Final = (
     ("deployment", "linelist", "KEY=VALUE, one a line: parallelism and precisions, likewise"),
     ("telemetry", "linelist", "telemetry of windows that name none, one a line; relative to the ini file"),
     ("phase", "string", "decode, prefill or mixed, likewise"),
-    ("duration", "duration", "length of windows whose sources carry no clock (60s), likewise"),
+    ("duration", "duration", "length of live windows, and of those whose sources carry no clock (60s), likewise"),
+    ("interval", "duration", "time between two scrapes of a live window (1s), likewise"),
     ("strict", "bool", "as --llmroof-strict"),
     ("required", "bool", "a run that collects no gate exits with code 4"),
 )
@@ -177,12 +187,20 @@ def _options() -> dict[str, dict[str, Any]]:
         },
         "telemetry": {
             "metavar": "SOURCE", "action": "append", "default": [],
-            "help": "a recording, a scrape, or a {...} mapping as in a gate file; repeatable. Makes a window of its "
-            "own (cli), and serves windows that name no telemetry",
+            "help": "a recording, a scrape, a URL, or a {...} mapping as in a gate file; repeatable. Makes a window of "
+            "its own (cli), and serves windows that name no telemetry",
         },
         "duration": {
             "metavar": "TIME", "type": _duration,
-            "help": "length of a window whose sources carry no clock (60s)",
+            "help": "length of live windows (default 30s), and of one whose sources carry no clock (60s)",
+        },
+        "interval": {
+            "metavar": "TIME", "type": _duration,
+            "help": "time between two scrapes of a live window (default 1s)",
+        },
+        "record": {
+            "metavar": "DIR",
+            "help": "keep every live window as a recording: DIR/<gate file's stem>/<window>/",
         },
         "gate": {
             "metavar": "EXPRESSION", "action": "append", "default": [],

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmroof import aggregate, options
+from pytest_llmroof import aggregate, options, rundir
 from pytest_llmroof.fixtures import llmroof, llmroof_factory, llmroof_gpu
 
 __all__ = ["llmroof", "llmroof_factory", "llmroof_gpu"]
@@ -57,6 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(collected, "llmroof-collected")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(aggregate.Aggregator(config, collected), "llmroof-aggregator")
+        config.pluginmanager.register(rundir.RunFolder(), "llmroof-run-folder")
     if settings.asked:
         from pytest_llmroof import command_line
 
@@ -79,6 +80,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         from pytest_llmroof.markers import validate
 
         validate(metafunc)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests whose window is a server's carry ``llmroof_live`` like gate items: ``-m`` is applied after this."""
+    marked = [item for item in items if "llmroof" in item.keywords and isinstance(item, pytest.Function)]
+    if marked:
+        from pytest_llmroof.markers import mark_live_tests
+
+        mark_live_tests(marked)
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)

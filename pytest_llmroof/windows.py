@@ -21,6 +21,7 @@ from pytest_llmroof.gates.spec import WindowSpec
 from pytest_llmroof.options import Given, settings
 from pytest_llmroof.report.document import window_document
 from pytest_llmroof.resolve import resolve
+from pytest_llmroof.taken import Taken
 
 Document = dict[str, Any]
 
@@ -49,16 +50,25 @@ class Levels:
     """Serving engines that they add, by key."""
 
 
+#: Fields of a specification that an option or ini key gives, None where nobody does.
+_OPTIONAL: Final = ("gpu", "model", "phase", "duration_seconds", "interval_seconds")
 _ASSESSED: Final = pytest.StashKey[dict[str, Assessed]]()
 _LEVELS: Final = pytest.StashKey[Levels]()
 
 
-def assessed(config: pytest.Config, spec: WindowSpec) -> Assessed:
-    """The window's assessment: read, measured and judged when the first of its gates asks, and kept."""
+def assessed(config: pytest.Config, spec: WindowSpec, taken: Taken | None = None) -> Assessed:
+    """The window's assessment: read, measured and judged when the first of its gates asks, and kept.
+
+    ``taken`` is what was recorded around a load; without it a window of servers is recorded now, for its duration.
+    """
     cache = config.stash.setdefault(_ASSESSED, {})
     found = cache.get(spec.id)
     if found is None:
-        found = cache[spec.id] = Assessed(assess(spec, strict=settings(config).strict))
+        if spec.sampled and taken is None:
+            from pytest_llmroof import live
+
+            taken = live.taken(config, spec)
+        found = cache[spec.id] = Assessed(assess(spec, strict=settings(config).strict, taken=taken))
     return found
 
 
@@ -97,7 +107,7 @@ def _level(given: Given) -> WindowSpec:
     """One level as a specification without gates; its positions say where each key was given."""
     keys = given.keys()
     if given.telemetry:
-        keys["telemetry"] = [_source(entry) for entry in given.telemetry]
+        keys["telemetry"] = [_source(entry, given.where["telemetry"]) for entry in given.telemetry]
     spec = placed(lambda: window_spec(keys, id="llmroof", name="cli", base=given.base), given.where)
     return replace(spec, positions={key: Position(place) for key, place in given.where.items()})
 
@@ -120,7 +130,7 @@ def _named(problem: str, where: Mapping[str, str]) -> str:
     return f"{option}: {within}: {rest}" if within else f"{option}: {rest}"
 
 
-def _source(entry: str) -> object:
+def _source(entry: str, where: str) -> object:
     """A path or URL as it is; ``{...}`` as the mapping that a gate file would hold."""
     if not entry.lstrip().startswith("{"):
         return entry
@@ -129,7 +139,9 @@ def _source(entry: str) -> object:
     try:
         return yaml.safe_load(entry)
     except yaml.YAMLError as error:
-        raise ConfigError(f"telemetry: {entry.split(':', 1)[0]}...: not a mapping ({type(error).__name__})") from None
+        # Without the entry itself: it may hold a token.
+        problem = getattr(error, "problem", None) or "it cannot be read"
+        raise ConfigError(f"{where}: not a mapping like {{url: ..., timeout: 10s}}: {problem}") from None
 
 
 def _accelerators(config: pytest.Config) -> Mapping[str, Mapping[str, object]]:
@@ -156,7 +168,7 @@ def added_engines(config: pytest.Config) -> Mapping[str, Mapping[str, object]]:
 
 def _overridden(spec: WindowSpec, command_line: WindowSpec) -> WindowSpec:
     """The command line wins over what a gate file or marker says."""
-    changes: dict[str, Any] = _given(command_line, spec.base, ("gpu", "model", "phase", "duration_seconds"))
+    changes: dict[str, Any] = _given(command_line, spec.base, _OPTIONAL)
     if command_line.phase and spec.gates and all(gate.default for gate in spec.gates):
         changes["gates"] = default_gates(command_line.phase)
     if command_line.deployment:
@@ -174,7 +186,7 @@ def _filled(spec: WindowSpec, level: Levels) -> WindowSpec:
         if source.telemetry and not spec.telemetry and not spec.unset:
             spec = replace(spec, telemetry=source.telemetry)
     ini = level.ini
-    missing = [key for key in ("gpu", "model", "phase", "duration_seconds") if getattr(spec, key) is None]
+    missing = [key for key in _OPTIONAL if getattr(spec, key) is None]
     changes: dict[str, Any] = _given(ini, spec.base, missing)
     added = {key: value for key, value in ini.deployment.items() if key not in spec.deployment}
     places = {key: place for key, place in ini.positions.items() if key in changes}
