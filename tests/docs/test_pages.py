@@ -14,7 +14,7 @@ from docpages import PAGES, ROOT, Block, Desk, blocks, desk_for, normalised, run
 from doctables import TABLES
 from recompute import failing_texts, recompute
 
-from pytest_llmroof import options, recorder
+from pytest_llmroof import hookspecs, options, recorder
 from pytest_llmroof.errors import ConfigErrors
 from pytest_llmroof.gates.file import load_gate_file
 from pytest_llmroof.gates.grammar import parse_gate
@@ -200,3 +200,29 @@ def test_every_page_is_on_the_map() -> None:
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     for path in PAGES:
         assert path.name in ("README.md", "index.md") or f"({path.name})" in index, path.name
+
+
+def test_every_hook_is_explained() -> None:
+    page = (ROOT / "docs" / "hooks.md").read_text(encoding="utf-8")
+    hooks = [name for name in vars(hookspecs) if name.startswith("pytest_llmroof_")]
+    assert hooks == re.findall(r"(?m)^## (.*)$", page)
+
+
+def test_every_option_of_the_recorder_is_explained() -> None:
+    page = (ROOT / "docs" / "recording.md").read_text(encoding="utf-8")
+    explained = set(re.findall(r"(?m)^\| `(--[a-z-]+)", page))
+    assert explained == VERB_OPTIONS["record"] - {"--help", "-h"}
+
+
+def test_every_key_of_a_report_is_explained() -> None:
+    """What the page's console block prints (and other tests hold against real reports) stands in its tables."""
+    page = (ROOT / "docs" / "report-json.md").read_text(encoding="utf-8")
+    (console,) = [block for block in blocks(page) if block.language == "console"]
+    keys = {key for _, output in shown_runs(console) for key in output.split()}
+    assert keys <= set(re.findall(r"`(\w+)`", page))
+
+
+def test_files_that_the_architecture_names_exist() -> None:
+    page = (ROOT / "docs" / "developing.md").read_text(encoding="utf-8")
+    for name in re.findall(r"`([\w./]+(?:\.py|\.yaml|\.md|/))`", page):
+        assert (ROOT / name).exists() or (ROOT / "pytest_llmroof" / name).exists(), name
