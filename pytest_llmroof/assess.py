@@ -17,6 +17,7 @@ from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.measure import measure
 from pytest_llmroof.analysis.measurement import NoData, Outcome, Outcomes
 from pytest_llmroof.analysis.metrics import Family
+from pytest_llmroof.asked import ask, asks
 from pytest_llmroof.errors import ConfigError, LlmroofError, SourceError
 from pytest_llmroof.gates.assessment import Assessment
 from pytest_llmroof.gates.gate import Gate
@@ -82,12 +83,8 @@ def read(spec: WindowSpec, taken: Taken | None = None) -> list[Window]:
     if not spec.telemetry:
         raise SourceError("the window names no telemetry", "write `telemetry:` or give --llmroof-telemetry=SOURCE")
     paths = [(source.path, source.shown) for source in spec.telemetry if source.path is not None]
-    asked = [source.shown for source in spec.telemetry if source.kind == "prometheus"]
-    if asked:
-        raise SourceError(
-            f"{', '.join(asked)}: this version does not ask Prometheus servers",
-            "name the servers' own /metrics, or a recording of them",
-        )
+    if asks(spec):
+        return [ask(spec)]
     if not spec.sampled:
         duration = spec.duration_seconds
         engines, served = with_engines(spec.engines), spec.served_model_name

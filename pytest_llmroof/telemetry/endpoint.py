@@ -58,6 +58,22 @@ def endpoints_of(
     )  # fmt: skip
 
 
+def endpoint_of(
+    url: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    token_file: Path | None = None,
+    verify: bool | str = True,
+    cert: str | tuple[str, str] | None = None,
+    timeout_seconds: float = 10.0,
+) -> Endpoint:
+    """The one endpoint at ``url``, whichever of its host's addresses answers. ConfigError for what is no http(s) URL."""
+    return replace(
+        _endpoint(url), headers=headers or {}, token_file=token_file, verify=verify, cert=cert,
+        timeout_seconds=timeout_seconds,
+    )  # fmt: skip
+
+
 def distinct(endpoints: Iterable[Endpoint]) -> tuple[Endpoint, ...]:
     """The endpoints with a slug of its own for each, where they come from several sources."""
     found = list(endpoints)

@@ -77,7 +77,7 @@ class _UnverifiedPool(urllib3.HTTPSConnectionPool):
     ConnectionCls = _Unverified
 
 
-class _Adapter(HTTPAdapter):
+class Adapter(HTTPAdapter):
     """Asks the endpoint's own address where its host's name stands for several, still by the name of the host."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -110,13 +110,13 @@ def fetch(endpoint: Endpoint) -> bytes:
     deadline = _monotonic() + endpoint.timeout_seconds
     try:
         with requests.Session() as session:
-            session.mount(endpoint.url.partition(":")[0] + "://", _Adapter(endpoint))
+            session.mount(endpoint.url.partition(":")[0] + "://", Adapter(endpoint))
             with _answer(session, endpoint) as response:
                 if response.status_code != 200:
                     raise _status_error(endpoint, response.status_code)
                 body = _body(endpoint, response, deadline)
     except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-        raise _transport_error(endpoint, error) from None
+        raise transport_error(endpoint, error) from None
     if not body.strip():
         raise _error(endpoint, "answered an empty page")
     return text_of(body, endpoint.shown).encode()
@@ -124,7 +124,7 @@ def fetch(endpoint: Endpoint) -> bytes:
 
 def _answer(session: requests.Session, endpoint: Endpoint) -> requests.Response:
     """The first answer that is no redirect. Redirects are followed within the same server only."""
-    auth = _authentication(endpoint)
+    auth = authentication(endpoint)
     headers = {**_HEADERS, **{name: text for name, text in endpoint.headers.items() if name.lower() != "authorization"}}
     url = endpoint.url
     for _ in range(_REDIRECTS + 1):
@@ -142,7 +142,7 @@ def _answer(session: requests.Session, endpoint: Endpoint) -> requests.Response:
     raise _error(endpoint, "redirects in a circle", "name the address to scrape")
 
 
-def _authentication(endpoint: Endpoint) -> AuthBase | None:
+def authentication(endpoint: Endpoint) -> AuthBase | None:
     if endpoint.token_file is not None:
         try:
             token = endpoint.token_file.read_text(encoding="utf-8").strip()
@@ -191,7 +191,7 @@ def _status_error(endpoint: Endpoint, status: int) -> SourceError:
     return kind(f"{endpoint.shown} {problem}", remedy)
 
 
-def _transport_error(endpoint: Endpoint, error: Exception) -> SourceError:
+def transport_error(endpoint: Endpoint, error: Exception) -> SourceError:
     """What kept an answer from coming, by the kinds of the errors only: their texts may hold secrets."""
     causes = list(_causes(error))
 

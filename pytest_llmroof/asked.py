@@ -1,0 +1,53 @@
+"""A window that a Prometheus-compatible server is asked for: what may stand beside it, and what it must hold."""
+
+from __future__ import annotations
+
+from pytest_llmroof.errors import SourceError
+from pytest_llmroof.gates.spec import WindowSpec
+from pytest_llmroof.telemetry.engine_entries import with_engines
+from pytest_llmroof.telemetry.fleetsource import prometheus_window
+from pytest_llmroof.telemetry.window import Window
+
+
+def asks(spec: WindowSpec) -> bool:
+    """Whether the window's telemetry is asked for, not sampled or read from files."""
+    return any(source.kind == "prometheus" for source in spec.telemetry)
+
+
+def ask(spec: WindowSpec) -> Window:
+    """The window as the server tells it. SourceError where it cannot, or where the window asks for what it cannot."""
+    first, *others = spec.telemetry
+    if others:
+        # Its clock, its replicas and its requests would be others than those of the sources beside it.
+        names = ", ".join(source.shown for source in spec.telemetry)
+        raise SourceError(
+            f"{names}: a Prometheus server is the only source of its window",
+            "give each source a window of its own; one Thanos or Mimir in front can answer for several servers",
+        )
+    if spec.repeat > 1:
+        raise SourceError(
+            f"{first.shown}: `repeat` measures live servers again; what Prometheus holds stays the same",
+            "leave `repeat` out and widen `duration`, or write windows with different `end`",
+        )
+    window = prometheus_window(
+        first.options,
+        duration_seconds=spec.duration_seconds,
+        warmup_seconds=spec.warmup_seconds,
+        served_model_name=spec.served_model_name,
+        engines=with_engines(spec.engines),
+    )
+    _refuse_few(spec, window)
+    return window
+
+
+def _refuse_few(spec: WindowSpec, window: Window) -> None:
+    if spec.min_requests is None:
+        return
+    finished = window.counter("requests_finished")
+    if finished is None:
+        raise SourceError("these sources do not count finished requests", "leave out `min_requests:`")
+    if finished < spec.min_requests:
+        raise SourceError(
+            f"only {finished:.0f} of the {spec.min_requests} requests asked for (min_requests) finished",
+            "widen `duration`, choose another `end`, or ask for fewer",
+        )

@@ -1,0 +1,271 @@
+"""The servers behind the series of a Prometheus: told apart by labels, each with its scrapes and its restarts."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+from typing import Final
+
+from pytest_llmroof.data import load
+from pytest_llmroof.errors import SourceError
+from pytest_llmroof.telemetry.difference import SAME_START_SECONDS
+from pytest_llmroof.telemetry.engines import EngineNames, Target
+from pytest_llmroof.telemetry.promapi import Row
+from pytest_llmroof.telemetry.snapshot import Identity
+
+START: Final = "process_start_time_seconds"
+SCRAPE_SECONDS: Final = "scrape_duration_seconds"
+
+#: A server's labels: those that say where it is, and those by what way it was scraped.
+Place = tuple[tuple[str, str], ...]
+Key = tuple[Place, Place]
+
+
+@cache
+def _label_roles() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    labels = load("prometheus.yaml")
+    return tuple(labels["where"]), tuple(labels["how"]), tuple(labels["names"])
+
+
+def key_of(labels: Mapping[str, str]) -> Key:
+    """Which server a series is of."""
+    where, how, _ = _label_roles()
+    return (
+        tuple((label, labels[label]) for label in where if label in labels),
+        tuple((label, labels[label]) for label in how if label in labels),
+    )
+
+
+def own_labels(labels: Mapping[str, str], engine: EngineNames) -> dict[str, str]:
+    """The labels that the engine itself exposed: without the server's, and by the names they had there."""
+    where, how, _ = _label_roles()
+    roles = (*engine.labels("model"), *engine.labels("rank"), engine.reason_label)
+    own = {label: value for label, value in labels.items() if label not in where and label not in how}
+    for label in roles:
+        # A target's label of the same name wins, and Prometheus keeps the metric's own as `exported_...`.
+        if label and f"exported_{label}" in own:
+            own[label] = own.pop(f"exported_{label}")
+    own.pop("__name__", None)
+    return own
+
+
+def identity_of(own: Mapping[str, str], engine: EngineNames) -> Identity:
+    """Which of a server's engines a series is of."""
+    return Identity(
+        next((own[label] for label in engine.labels("model") if label in own), None),
+        next((own[label] for label in engine.labels("rank") if label in own), ""),
+        tuple((label, own[label]) for label in engine.labels("replica") if label in own),
+    )
+
+
+def is_work(engine: EngineNames, target: Target) -> bool:
+    """Whether a metric moves when the engine works."""
+    return target.quantity in engine.work and target.part in ("value", "count") and target.kind != "gauge"
+
+
+def beats(engine: EngineNames, target: Target) -> bool:
+    """Whether a metric belongs to the pulse: gauges, and what moves when the engine works."""
+    return target.kind == "gauge" or is_work(engine, target)
+
+
+@dataclass
+class Server:
+    """One scraped server over the window. ``starts`` are its process's start at every scrape that tells it."""
+
+    key: Key
+    name: str = ""
+    times: list[float] = field(default_factory=list)
+    starts: dict[float, float] = field(default_factory=dict)
+    scrape_seconds: float = 0.0
+    work: dict[tuple[Identity, str, int], list[Row]] = field(default_factory=dict)
+    gauges: dict[tuple[Identity, str, int], list[tuple[Target, bool, Row]]] = field(default_factory=dict)
+
+    def total(self, time: float) -> float:
+        """Everything that its engines had done, as of the last scrape until ``time``."""
+        return sum(row.values[at - 1] for row in self._work_rows() if (at := bisect_right(row.times, time)))
+
+    def _work_rows(self) -> Iterable[Row]:
+        """The series of every quantity of work, under its first name that is there."""
+        best: dict[tuple[Identity, str], int] = {}
+        for identity, quantity, rank in self.work:
+            best[identity, quantity] = min(rank, best.get((identity, quantity), rank))
+        return (
+            row
+            for (identity, quantity, rank), rows in self.work.items()
+            if best[identity, quantity] == rank
+            for row in rows
+        )
+
+    def restarts(self) -> list[tuple[float, float, str]]:
+        """Every restart: the last scrape before it, the first one after it, and the sign."""
+        found: dict[float, tuple[float, float, str]] = {}
+        for (before, started), (after, later) in pairwise(sorted(self.starts.items())):
+            if abs(later - started) > SAME_START_SECONDS:
+                found[after] = (before, after, f"its process started at {started:.0f} before, at {later:.0f} after")
+        for rows in self.work.values():
+            for row in rows:
+                for at, (value, later) in enumerate(pairwise(row.values)):
+                    if later < value:
+                        after = row.times[at + 1]
+                        sign = f"{row.labels.get('__name__', 'a counter')} went down"
+                        found.setdefault(after, (row.times[at], after, sign))
+        return [found[after] for after in sorted(found)]
+
+    def refuse_two_servers(self) -> None:
+        """SourceError where the scrapes come from different processes by turns: an address that balances."""
+        began = [round(start) for _, start in sorted(self.starts.items())]
+        turns = [later for earlier, later in pairwise(began) if abs(earlier - later) > SAME_START_SECONDS]
+        if len(turns) > len(set(turns)) or (turns and began[0] in turns):
+            raise SourceError(
+                f"{self.name} is several servers that answer by turns (processes started at "
+                f"{', '.join(str(start) for start in sorted(set(began))[:3])})",
+                "let Prometheus scrape the pods themselves, not an address that balances them",
+            )
+        restarts = 0 if self.starts else len(self.restarts())
+        if restarts > max(2, len(self.times) // 5):
+            raise SourceError(
+                f"the counters of {self.name} went down {restarts} times in {len(self.times)} scrapes: several "
+                "servers answer there by turns, or one restarts all the time",
+                "let Prometheus scrape the pods themselves, not an address that balances them",
+            )
+
+    def longest_run(self) -> tuple[float, float]:
+        """The longest stretch of its scrapes without a restart: first and last scrape."""
+        low, runs = self.times[0], []
+        for before, after, _ in self.restarts():
+            runs.append((before - low, low, before))
+            low = max(low, after)
+        runs.append((self.times[-1] - low, low, self.times[-1]))
+        _, low, high = max(runs)
+        return low, high
+
+    def progress(self, times: Sequence[float]) -> list[float]:
+        """What its engines had done since their first scrape, at each of these times."""
+        done = [0.0] * len(times)
+        for row in self._work_rows():
+            increase = [0.0, *(max(0.0, later - value) for value, later in pairwise(row.values))]
+            total, at = 0.0, 0
+            for index, time in enumerate(times):
+                while at < len(row.times) and row.times[at] <= time:
+                    total += increase[at]
+                    at += 1
+                done[index] += total
+        return done
+
+
+def servers_of(rows: Iterable[Row], engine: EngineNames) -> list[Server]:
+    """The servers that the series tell of, in order of their labels. Series without a sample tell of none."""
+    found: dict[Key, Server] = {}
+    times: dict[Key, set[float]] = {}
+    for row in rows:
+        if not row.times:
+            continue
+        key = key_of(row.labels)
+        name = row.labels.get("__name__", "")
+        server = found.setdefault(key, Server(key))
+        if name == START:
+            server.starts.update(zip(row.times, row.values, strict=True))
+            continue
+        if name == SCRAPE_SECONDS:
+            server.scrape_seconds = max(row.values)
+            continue
+        if _add(server, row, name, engine):
+            times.setdefault(key, set()).update(row.times)
+    for key, scrapes in times.items():
+        found[key].times = sorted(scrapes)
+    return _named([server for key, server in sorted(found.items()) if server.times])
+
+
+def _add(server: Server, row: Row, name: str, engine: EngineNames) -> bool:
+    own = own_labels(row.labels, engine)
+    identity = identity_of(own, engine)
+    kept = _finite(row)
+    used = False
+    for target in engine.targets.get(name, ()):
+        if not target.admits(own) or not kept.times:
+            continue
+        key = (identity, target.quantity, target.rank)
+        if target.kind == "gauge":
+            per_process = any(label in own for label in engine.labels("process"))
+            server.gauges.setdefault(key, []).append((target, per_process, kept))
+            used = True
+        elif is_work(engine, target):
+            server.work.setdefault(key, []).append(kept)
+            used = True
+    return used
+
+
+def _finite(row: Row) -> Row:
+    if all(map(math.isfinite, row.values)):
+        return row
+    kept = [(time, value) for time, value in zip(row.times, row.values, strict=True) if math.isfinite(value)]
+    return Row(row.labels, [time for time, _ in kept], [value for _, value in kept])
+
+
+def _named(servers: list[Server]) -> list[Server]:
+    """The servers, each with the shortest name that tells it from the others."""
+    _, _, names = _label_roles()
+    for label in names:
+        values = [dict(server.key[0]).get(label) for server in servers]
+        if None not in values and len(set(values)) == len(servers):
+            for server, value in zip(servers, values, strict=True):
+                server.name = str(value)
+            return servers
+    for server in servers:
+        where, how = server.key
+        siblings = [other for other in servers if other.key[0] == where]
+        parts = [f"{label} {value}" for label, value in (*where, *(how if len(siblings) > 1 else ()))]
+        server.name = ", ".join(parts) or "the only server"
+    return servers
+
+
+def without_doubles(servers: Sequence[Server], said: list[str]) -> list[Server]:
+    """Each server once, where several ways lead to it (two jobs, two Prometheis): the one with the most scrapes."""
+    by_place: dict[Place, list[Server]] = {}
+    for server in servers:
+        by_place.setdefault(server.key[0], []).append(server)
+    kept, doubled = [], []
+    for same in by_place.values():
+        same.sort(key=lambda server: -len(server.times))
+        ways: list[Server] = []
+        for server in same:
+            if any(_alike(server, other) for other in ways):
+                doubled.append(server)
+            else:
+                ways.append(server)
+        kept.extend(ways)
+    if doubled:
+        differing = sorted({label for server in doubled for label, _ in server.key[1]})
+        said.append(
+            f"{len(doubled)} of {len(servers)} servers are there twice, by another {' or '.join(differing)}: "
+            "each is counted once"
+        )
+        order = {server.key: index for index, server in enumerate(servers)}
+        kept = _named(sorted(kept, key=lambda server: order[server.key]))
+    return kept
+
+
+def _alike(one: Server, other: Server) -> bool:
+    """Whether two are the same server: its process started at the same time, or both had done the same."""
+    if one.starts and other.starts:
+        return any(
+            abs(start - began) <= SAME_START_SECONDS
+            for start in set(one.starts.values()) for began in set(other.starts.values())
+        )  # fmt: skip
+    low, high = max(one.times[0], other.times[0]), min(one.times[-1], other.times[-1])
+    if low > high:
+        return False  # one after the other
+    # Totals at the same time differ by what is done between two scrapes at the most, in either direction.
+    span = 2 * max(interval_of([one, other]), 0.001)
+    slack = [abs(server.total(high) - server.total(high - span)) for server in (one, other)]
+    return abs(one.total(high) - other.total(high)) <= max(slack)
+
+
+def interval_of(servers: Sequence[Server]) -> float:
+    """The usual time between two scrapes of a server; 0 where no server has two."""
+    pauses = sorted(later - earlier for server in servers for earlier, later in pairwise(server.times))
+    return pauses[len(pauses) // 2] if pauses else 0.0

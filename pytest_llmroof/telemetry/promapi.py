@@ -1,0 +1,253 @@
+"""The HTTP API that Prometheus, VictoriaMetrics, Thanos and Mimir share: one question, one checked answer.
+
+Whatever is no answer is a SourceError in words of its own. What the server says of an error is repeated, as it tells
+what to change, but never a header, a token or a password. Warnings of an answer that is not complete are kept in
+``said``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final
+
+import requests
+import urllib3
+
+from pytest_llmroof import __version__
+from pytest_llmroof.data import load
+from pytest_llmroof.errors import SourceError
+from pytest_llmroof.telemetry.endpoint import Endpoint, shown_url
+from pytest_llmroof.telemetry.fetching import Adapter, authentication, transport_error
+
+#: More than any answer that is read here, and less than what fills a machine's memory.
+MAXIMUM_BYTES: Final = 1 << 30
+_CHUNK: Final = 1 << 20
+_JSON: Final = frozenset("{[")
+
+#: What a status means where the server itself says nothing, and what to do.
+_STATUS: Final[Mapping[int, tuple[str, str | None]]] = {
+    400: ("refuses the query (400)", "check `selector`"),
+    401: ("asks for credentials (401)", "give them with a header, a token file, in the URL or in .netrc"),
+    403: ("refuses these credentials (403)", "check the header, token file, URL or .netrc entry, and the tenant"),
+    404: ("has no query API there (404)", "name the address before /api/v1, with the path that stands in front of it"),
+    413: ("refuses the query as too large (413)", "narrow `selector`"),
+    422: ("cannot execute the query (422)", "narrow `selector` or `duration`"),
+    429: ("refuses as it is asked too much (429)", "narrow `selector` or `duration`, or ask later"),
+    502: ("has nothing behind its gateway (502)", "is the server running?"),
+    503: ("is not ready, or took too long (503)", "wait until it is, or narrow `selector` or `duration`"),
+    504: ("took too long for its gateway (504)", "narrow `selector` or `duration`, or raise the gateway's limit"),
+}
+_TIMEOUT: Final = ("timed out", "narrow `selector` or `duration`, or raise the server's limit")
+
+
+class TooMany(SourceError):
+    """The answer would be larger than the server allows: fewer samples may be answered."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One series of an answer: its labels (``__name__`` among them), times in Unix seconds, and values beside."""
+
+    labels: Mapping[str, str]
+    times: Sequence[float]
+    values: Sequence[float]
+
+
+@dataclass
+class PrometheusApi:
+    """Asks one server. ``parameters`` are those of the user's URL (``dedup=true``), sent with every question."""
+
+    endpoint: Endpoint
+    parameters: tuple[tuple[str, str], ...] = ()
+    said: list[str] = field(default_factory=list)
+    asked: int = 0
+    _method: str = "POST"
+
+    def __enter__(self) -> PrometheusApi:
+        self._session = requests.Session()
+        self._session.mount(self.endpoint.url.partition(":")[0] + "://", Adapter(self.endpoint))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._session.close()
+
+    def names(self, selector: str, start: float, end: float) -> list[str]:
+        """The names of all metrics that have a series which the selector matches, around that time."""
+        given = {"match[]": selector, "start": _time(start), "end": _time(end)}
+        found = self._ask("label/__name__/values", given, method="GET")
+        if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+            raise self._strange("a list of names was expected")
+        return found
+
+    def instant(self, query: str, at: float) -> list[Row]:
+        """The query's answer at one time: series with a value each, or with raw samples for a range selector."""
+        return self._rows(self._ask("query", {"query": query, "time": _time(at), **self._limit()}))
+
+    def range(self, query: str, start: float, end: float, step: float) -> list[Row]:
+        """The query's answer at every ``step`` from ``start`` to ``end``, in seconds."""
+        # VictoriaMetrics would round start and end to multiples of the step, so that its cache can serve them.
+        given = {
+            "query": query, "start": _time(start), "end": _time(end), "step": f"{step:.3f}", "nocache": "1",
+            **self._limit(),
+        }  # fmt: skip
+        return self._rows(self._ask("query_range", given))
+
+    def _limit(self) -> dict[str, str]:
+        return {"timeout": f"{max(1, round(self.endpoint.timeout_seconds))}s"}
+
+    def _ask(self, path: str, given: Mapping[str, str], method: str | None = None) -> Any:
+        """The ``data`` of the answer."""
+        method = method or self._method
+        status, body = self._answer(path, given, method)
+        if status in (405, 501) and method == "POST":  # a proxy that lets reading pass only
+            self._method = "GET"
+            status, body = self._answer(path, given, "GET")
+        text = body.decode("utf-8", errors="replace").lstrip("\ufeff \t\r\n")
+        try:
+            answer = json.loads(text) if text[:1] in _JSON else None
+        except (ValueError, RecursionError):
+            answer = None
+        if isinstance(answer, dict) and answer.get("status") == "error":
+            raise self._refused(status, str(answer.get("errorType", "")), str(answer.get("error", "")))
+        if status != 200:
+            raise self._status_error(status, text)
+        if not isinstance(answer, dict) or answer.get("status") != "success" or "data" not in answer:
+            raise self._no_answer(text)
+        self._keep_warnings(answer)
+        return answer["data"]
+
+    def _answer(self, path: str, given: Mapping[str, str], method: str) -> tuple[int, bytes]:
+        self.asked += 1
+        deadline = time.monotonic() + self.endpoint.timeout_seconds
+        headers = {"User-Agent": f"pytest-llmroof/{__version__}", "Accept": "application/json"}
+        headers |= {name: text for name, text in self.endpoint.headers.items() if name.lower() != "authorization"}
+        fields = [*self.parameters, *given.items()]
+        try:
+            with self._session.request(
+                method, f"{self.endpoint.url}/api/v1/{path}", headers=headers, auth=authentication(self.endpoint),
+                params=fields if method == "GET" else None, data=fields if method == "POST" else None,
+                timeout=self.endpoint.timeout_seconds, verify=self.endpoint.verify, cert=self.endpoint.cert,
+                stream=True, allow_redirects=False,
+            ) as response:  # fmt: skip
+                if response.is_redirect:
+                    target = shown_url(response.headers["Location"])
+                    raise SourceError(f"{self.endpoint.shown} redirects to {target}", "name the address that answers")
+                return response.status_code, self._body(response, deadline)
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise transport_error(self.endpoint, error) from None
+
+    def _body(self, response: requests.Response, deadline: float) -> bytes:
+        body = bytearray()
+        while chunk := response.raw.read1(_CHUNK, decode_content=True):
+            body += chunk
+            if len(body) > MAXIMUM_BYTES:
+                raise TooMany(
+                    f"{self.endpoint.shown} answered more than {MAXIMUM_BYTES >> 20} MiB", "narrow `selector`"
+                )
+            if time.monotonic() > deadline:
+                seconds = f"{self.endpoint.timeout_seconds:g} s"
+                raise SourceError(
+                    f"{self.endpoint.shown} did not finish its answer within {seconds}",
+                    "give a longer `timeout`, or narrow `selector` or `duration`",
+                )
+        return bytes(body)
+
+    def _refused(self, status: int, kind: str, said: str) -> SourceError:
+        """The error for an answer that says itself what was wrong."""
+        said = self._without_secrets(said)
+        lowered = said.lower()
+        where = self.endpoint.shown
+        if any(phrase in lowered for phrase in load("prometheus.yaml")["too_many"]):
+            return TooMany(f"{where} would have to read more than it allows: {said}", "narrow `selector` or `duration`")
+        if kind in ("timeout", "canceled") or "timed out" in lowered or "deadline exceeded" in lowered:
+            return SourceError(f"{where}: the query {_TIMEOUT[0]} ({said})", _TIMEOUT[1])
+        if kind == "bad_data" or "parse error" in lowered or "unparsed data" in lowered:
+            return SourceError(f"{where} refuses the query: {said}", "check `selector`")
+        label = kind if kind and not kind.isdigit() else str(status)
+        remedy = _STATUS.get(status, (None, None))[1]
+        return SourceError(f"{where} cannot execute the query ({label}): {said}", remedy)
+
+    def _status_error(self, status: int, text: str) -> SourceError:
+        problem, remedy = _STATUS.get(
+            status, (f"failed ({status})" if status >= 500 else f"answered with status {status}", None)
+        )
+        first = self._without_secrets(text.split("\n", 1)[0])
+        said = f": {first}" if first and not first.startswith("<") and status in (400, 413, 422, 429) else ""
+        if any(phrase in first.lower() for phrase in load("prometheus.yaml")["too_many"]):
+            return TooMany(f"{self.endpoint.shown} would have to read more than it allows: {first}", remedy)
+        return SourceError(f"{self.endpoint.shown} {problem}{said}", remedy)
+
+    def _no_answer(self, text: str) -> SourceError:
+        if not text:
+            return self._strange("its answer is empty")
+        if text.startswith("<"):
+            return SourceError(
+                f"{self.endpoint.shown} answered HTML, no answer to a query",
+                "a login, a proxy or a dashboard answered: name the server itself, and give its credentials",
+            )
+        if text[:1] in _JSON:
+            return self._strange("its answer is cut, or not what Prometheus answers")
+        return self._strange("its answer is text, not JSON")
+
+    def _strange(self, what: str) -> SourceError:
+        return SourceError(
+            f"{self.endpoint.shown} is no Prometheus-compatible server: {what}",
+            "name the address before /api/v1, with the path that stands in front of it",
+        )
+
+    def _keep_warnings(self, answer: Mapping[str, Any]) -> None:
+        for key in ("warnings", "infos"):
+            for each in answer.get(key) or ():
+                self._say(f"{self.endpoint.shown} warns: {self._without_secrets(str(each))}")
+        if answer.get("isPartial") is True:
+            self._say(f"{self.endpoint.shown} answered in part only: some of its storage did not answer")
+
+    def _say(self, note: str) -> None:
+        if note not in self.said:
+            self.said.append(note)
+
+    def _rows(self, data: Any) -> list[Row]:
+        kind = data.get("resultType") if isinstance(data, dict) else None
+        if kind not in ("vector", "matrix") or not isinstance(data.get("result"), list):
+            raise self._strange(f"a {kind or 'nameless'} result was not expected")
+        try:
+            return [_row(entry) for entry in data["result"]]
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise self._strange("a series of its answer cannot be read") from None
+
+    def _without_secrets(self, said: str) -> str:
+        """One printable line of what the server said, without anything that was sent to be kept secret."""
+        for secret in sorted(self._secrets(), key=len, reverse=True):
+            said = said.replace(secret, "***")
+        line = re.sub(r"\s+", " ", "".join(letter if letter.isprintable() else " " for letter in said)).strip()
+        return f"{line[:297]}..." if len(line) > 300 else line
+
+    def _secrets(self) -> Iterator[str]:
+        values = [*self.endpoint.headers.values(), *(self.endpoint.credentials or ())]
+        if self.endpoint.token_file is not None:
+            try:
+                values.append(self.endpoint.token_file.read_text(encoding="utf-8").strip())
+            except (OSError, UnicodeDecodeError):
+                values.append("")
+        for value in values:
+            yield from (part for part in (value, *value.split()) if len(part) > 3)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.3f}"
+
+
+def _row(entry: Mapping[str, Any]) -> Row:
+    labels = entry["metric"]
+    if "histogram" in entry or "histograms" in entry:
+        return Row(labels, (), ())  # a native histogram: no engine exports one
+    samples = entry["values"] if "values" in entry else [entry["value"]]
+    times = [float(sample[0]) for sample in samples]
+    return Row(labels, times, [float(sample[1]) for sample in samples])

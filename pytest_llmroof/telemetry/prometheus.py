@@ -1,0 +1,264 @@
+"""A window of a whole fleet from a Prometheus-compatible server, by a number of queries that does not grow with it.
+
+1. Which metrics are there: the index alone answers.
+2. How often each server was scraped: a count of one counter's samples.
+3. The pulse: gauges and the counters of work, every raw sample of the window. It tells when each server was scraped,
+   came, left and restarted.
+4. The rest (counters, histogram buckets, facts) at some times of the window. A server answers with the latest sample
+   before such a time, and the pulse knows when that was taken. So increases are differences of two scrapes of one
+   process over a time that is known exactly: nothing is extrapolated.
+5. The names of GPUs, where their exporter's series match as well.
+
+Where the pulse would be too many samples it is read at steps, too: then times are known to one scrape interval.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from pytest_llmroof.data import load
+from pytest_llmroof.errors import SourceError
+from pytest_llmroof.telemetry.engines import EngineNames, known_engines
+from pytest_llmroof.telemetry.fleet import (
+    SCRAPE_SECONDS,
+    START,
+    beats,
+    interval_of,
+    is_work,
+    servers_of,
+    without_doubles,
+)  # fmt: skip
+from pytest_llmroof.telemetry.fleetwindow import Read, fleet_window
+from pytest_llmroof.telemetry.promapi import PrometheusApi, Row, TooMany
+from pytest_llmroof.telemetry.promql import matchers, milliseconds, named, prefixed
+from pytest_llmroof.telemetry.window import Window
+from pytest_llmroof.units import parse_quantity
+
+#: How many samples a query may answer before fewer of them are asked for: some hundred megabytes of JSON at most.
+RAW_SAMPLES: Final = 1_500_000
+#: The times at which the rest is read: all scrapes of a small fleet, a few of a large one.
+GRID_SAMPLES: Final = 1_500_000
+FEWEST_TIMES: Final = 5
+#: The most points that Prometheus answers for a series.
+MOST_TIMES: Final = 11_000
+#: Series of one engine, before they are known: histograms of a dozen quantities with their buckets.
+_SERIES_OF_A_SERVER: Final = 400
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a user asks of a server: the series that ``selector`` (label matchers) chooses, from ``start`` to ``end``.
+
+    Times are Unix seconds.
+    """
+
+    selector: str
+    start: float
+    end: float
+    served_model_name: str | None = None
+
+    @property
+    def duration(self) -> float:
+        """Seconds."""
+        return self.end - self.start
+
+    @property
+    def range(self) -> str:
+        """The range of a range selector that reads the whole window."""
+        return milliseconds(self.duration)
+
+
+def end_of(text: str, now: Callable[[], float] = time.time) -> float:
+    """Unix seconds of ``now``, ``now-24h``, Unix seconds or RFC 3339 with a zone, as gate files have it."""
+    if text == "now":
+        return now()
+    if text.startswith("now-"):
+        return now() - parse_quantity(text.removeprefix("now-")).value
+    try:
+        return float(text)
+    except ValueError:
+        return datetime.fromisoformat(text).timestamp()
+
+
+def read_prometheus(
+    api: PrometheusApi, question: Question, *, engines: Mapping[str, EngineNames] | None = None
+) -> Window:
+    """The window that a server's series tell. SourceError where they tell none, with the numbers and what to do."""
+    with api:
+        engine, names = _engine_and_names(api, question, engines or known_engines())
+        counts = _scrapes(api, question, engine, names)
+        spacing = question.duration / max(counts)
+        _refuse_a_short_window(api, question, engine, names, counts)
+        pulse, step = _pulse(api, question, engine, names, counts)
+        said: list[str] = []
+        servers = without_doubles(servers_of(pulse, engine), said)
+        interval = max(interval_of(servers), spacing if step else 0.0)
+        if question.duration < 2 * interval:
+            raise _too_short(api, question, interval)
+        for server in servers:
+            server.refuse_two_servers()
+        grid = _grid(api, question, names, interval, len(servers))
+        devices = _devices(api, question)
+        read = Read(api.endpoint.shown, engine, servers, grid, interval, step, devices)
+        return fleet_window(read, question.served_model_name, [*said, *api.said])
+
+
+def _engine_and_names(
+    api: PrometheusApi, question: Question, engines: Mapping[str, EngineNames]
+) -> tuple[EngineNames, list[str]]:
+    """The engine that most of the names are of, and its names under the prefix that most of them have."""
+    prefixes = [prefix for engine in engines.values() for prefix in engine.prefixes]
+    there = api.names(prefixed(prefixes, question.selector), question.start, question.end)
+    best: tuple[bool, int, EngineNames, list[str]] | None = None
+    for engine in engines.values():
+        for prefix in engine.prefixes:
+            names = [name for name in there if name.startswith(prefix) and name in engine.targets]
+            names = [name for name in names if not name.endswith("_created")]
+            rank = (not engine.beside, len(names))
+            if names and (best is None or rank > best[:2]):
+                best = (*rank, engine, names)
+    if best is not None:
+        return best[2], best[3]
+    raise _no_engine(api, question, engines)
+
+
+def _no_engine(api: PrometheusApi, question: Question, engines: Mapping[str, EngineNames]) -> SourceError:
+    where = f"{api.endpoint.shown}: {{{question.selector}}}"
+    everything = f'{{__name__!="",{question.selector}}}'
+    found = api.instant(f"count(last_over_time({everything}[{question.range}]))", question.end)
+    count = int(found[0].values[0]) if found else 0
+    if not count:
+        return SourceError(
+            f"{where} matches no series {_between(question)}",
+            "check `selector`, `end` and the tenant; the server's own page lists its labels",
+        )
+    known = ", ".join(engine.title for engine in engines.values())
+    return SourceError(
+        f"{where} matches {count} series, but none of a serving engine that is known here ({known})",
+        "check `selector`: --llmroof-list=engines tells the names that are read",
+    )
+
+
+def _scrapes(api: PrometheusApi, question: Question, engine: EngineNames, names: Sequence[str]) -> list[float]:
+    """How many samples each series of one metric has in the window."""
+    selector = named([_probe(engine, names)], question.selector)
+    rows = api.instant(f"count_over_time({selector}[{question.range}])", question.end)
+    counts = [row.values[0] for row in rows]
+    if not counts:
+        raise SourceError(
+            f"{api.endpoint.shown}: {{{question.selector}}} has no sample {_between(question)}",
+            "check `end` and `duration`: was anything scraped then?",
+        )
+    return counts
+
+
+def _probe(engine: EngineNames, names: Sequence[str]) -> str:
+    """A metric that every server has once: a counter of work, else whatever is there."""
+    for quantity in engine.work:
+        for name in names:
+            if any(is_work(engine, target) and target.quantity == quantity for target in engine.targets[name]):
+                return name
+    return min(names, key=lambda name: (name.endswith("_bucket"), name))
+
+
+def _refuse_a_short_window(
+    api: PrometheusApi, question: Question, engine: EngineNames, names: Sequence[str], counts: Sequence[float]
+) -> None:
+    """SourceError where no server has two scrapes in the window, with how often it is scraped."""
+    if max(counts) >= 2:
+        return
+    selector = named([_probe(engine, names)], question.selector)
+    around = api.instant(f"{selector}[{milliseconds(max(20 * question.duration, 900.0))}]", question.end)
+    raise _too_short(api, question, interval_of(servers_of(around, engine)))
+
+
+def _too_short(api: PrometheusApi, question: Question, interval: float) -> SourceError:
+    window = f"{api.endpoint.shown}: a window of {question.duration:g} s"
+    if not interval:
+        return SourceError(f"{window} holds one scrape of each server: a difference takes two", "widen `duration`")
+    return SourceError(
+        f"{window} is too short where servers are scraped every {interval:.3g} s: a difference takes two scrapes",
+        f"widen `duration` to {2 * interval:.3g} s or more",
+    )
+
+
+def _pulse(
+    api: PrometheusApi, question: Question, engine: EngineNames, names: Sequence[str], counts: Sequence[float]
+) -> tuple[list[Row], float]:
+    """Gauges, counters of work and starts: raw samples and step 0; else at steps, and how long a step is."""
+    beating = [name for name in names if any(beats(engine, target) for target in engine.targets[name])]
+    selector = named([*beating, START, SCRAPE_SECONDS], question.selector)
+    expected = sum(counts) * (len(beating) + 1)
+    if expected <= RAW_SAMPLES:
+        try:
+            return api.instant(f"{selector}[{question.range}]", question.end), 0.0
+        except TooMany:
+            expected = 4 * RAW_SAMPLES
+    times = max(FEWEST_TIMES, int(RAW_SAMPLES / (len(counts) * (len(beating) + 1))))
+    return _at_times(api, question, selector, min(times, int(max(counts))), question.duration / max(counts))
+
+
+def _grid(
+    api: PrometheusApi, question: Question, names: Sequence[str], interval: float, servers: int
+) -> list[Row]:
+    """Everything that the engine exposes, at as many times of the window as may be answered."""
+    times = max(FEWEST_TIMES, int(GRID_SAMPLES / (servers * _SERIES_OF_A_SERVER)))
+    rows, _ = _at_times(api, question, named(names, question.selector), times, interval)
+    return rows
+
+
+def _at_times(
+    api: PrometheusApi, question: Question, selector: str, times: int, interval: float
+) -> tuple[list[Row], float]:
+    """The series at evenly spaced times, the last one the window's end; fewer where the server allows no more."""
+    fine = times >= question.duration / interval
+    # The first sample that is answered has to lie inside the window, for servers scraped late in the interval, too:
+    # else such a server would be counted from the next of these times only, which is far where there are few of them.
+    span = max(question.duration - (interval - 0.001 if fine else 1.05 * interval), question.duration / 2)
+    times = max(2, min(times, int(span / interval) + 1, MOST_TIMES))
+    while True:
+        step = max(0.001, int(span / (times - 1) * 1000) / 1000)
+        try:
+            return api.range(selector, question.end - step * (times - 1), question.end, step), step
+        except TooMany:
+            if times == 2:
+                raise
+            times = max(2, times // 4)
+
+
+def _devices(api: PrometheusApi, question: Question) -> list[str]:
+    """The names of GPUs that exporters tell. They are extra: what fails here is said, no more."""
+    exporters = load("exporters.yaml").values()
+    prefixes = [prefix for exporter in exporters for prefix in exporter["prefixes"]]
+    labels = list(dict.fromkeys(label for exporter in exporters for label in exporter["device"]))
+    selector = prefixed(prefixes, question.selector)
+    try:
+        rows = api.instant(
+            f"count by ({', '.join(labels)}) (last_over_time({selector}[{question.range}]))", question.end
+        )
+    except SourceError as error:
+        api.said.append(f"the names of GPUs could not be read ({error.reason})")
+        return []
+    names = Counter(row.labels[label] for row in rows for label in labels if row.labels.get(label))
+    return sorted(names)
+
+
+def _between(question: Question) -> str:
+    return f"from {utc(question.start)} to {utc(question.end)}"
+
+
+def utc(seconds: float) -> str:
+    """A time as people and Prometheus write it."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def question_of(selector: str, *, duration: float, end: str, served_model_name: str | None = None) -> Question:
+    """The question for a selector as it was written. ConfigError where that is none."""
+    until = end_of(end)
+    return Question(matchers(selector), until - duration, until, served_model_name)
+
