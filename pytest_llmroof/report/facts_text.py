@@ -102,7 +102,11 @@ def _window_parts(window: Document, facts: Mapping[str, Any]) -> Iterator[str]:
     if decode:
         yield f"batch {format_quantity(decode['batch']['value'], 'count')}"
         if decode["context"]:
-            yield f"context {short_count(decode['context']['value'])}"
+            context = decode["context"]
+            if context["value"] or not context["high"]:
+                yield f"context {short_count(context['value'])}"
+            else:  # not measured: only how long it can be is known
+                yield f"context at most {short_count(context['high'])}"
     if facts["prefix_hit_rate"] is not None:
         yield f"prefix hits {quantity(facts['prefix_hit_rate'], 'fraction', 2)}"
     if decode:
