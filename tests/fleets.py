@@ -124,9 +124,11 @@ def prometheus(folder: Path, samples: Iterable[Sample], *options: str) -> Iterat
         capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
-    (folder / "prometheus.yml").write_text("scrape_configs: []\n", encoding="utf-8")
+    configuration = folder / "prometheus.yml"
+    if not configuration.exists():
+        configuration.write_text("scrape_configs: []\n", encoding="utf-8")
     command = [
-        program("prometheus"), f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={storage}",
+        program("prometheus"), f"--config.file={configuration}", f"--storage.tsdb.path={storage}",
         "--storage.tsdb.retention.time=100y", "--web.listen-address={address}", *options,
     ]  # fmt: skip
     with _running(command, folder / "prometheus.log", "/-/ready") as url:
