@@ -76,6 +76,7 @@ class WindowFacts:
     written one. ``prefill_share`` is the prefill's share of the window's joint floor (of its tokens, where the physics
     is not known): what prefill adds to the decodes' own floor, or, in a prefill window, its own floor. The floors are
     seconds of one replica (their mean): each kind's alone, and the joint one in which both share passes over weights.
+    ``notes`` say what speaks against the deployment without settling anything.
     """
 
     window: Window
@@ -98,6 +99,7 @@ class WindowFacts:
     joint_floor_seconds: float | None = None
     prefill: PrefillFacts | None = None
     contradiction: str | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def idle(self) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from pytest_llmroof.analysis.busytime import busy_time
 from pytest_llmroof.analysis.decoding import Pace, least_busy, pace_of, replica_decode, weighted
+from pytest_llmroof.analysis.estimated import estimator_notes
 from pytest_llmroof.analysis.facts import Busy, DecodeFacts, Phase, WindowFacts
 from pytest_llmroof.analysis.floors import WorkFloors, with_decode_floors, with_prefill_floors, work_floors
 from pytest_llmroof.analysis.lengths import coefficient_of_variation, mean_context
@@ -54,7 +55,7 @@ def gather(window: Window, deployment: Deployment, phase: Phase | None = None) -
         prefill=prefill,
         contradiction=contradiction(phase, share, floors is not None) if phase else None,
     )
-    return _with_floors(facts, floors)
+    return _with_floors(replace(facts, notes=estimator_notes(facts)), floors)
 
 
 def _timed_apart(window: Window, decode: DecodeFacts) -> bool:

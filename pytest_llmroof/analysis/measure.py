@@ -8,6 +8,7 @@ from functools import cached_property
 
 from pytest_llmroof.analysis.consistency import Contradiction, contradictions
 from pytest_llmroof.analysis.decodemetrics import decode_metric
+from pytest_llmroof.analysis.estimated import estimator_checks
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.gaugestats import GAUGES, gauge_statistic
@@ -70,7 +71,7 @@ class Measurements(Mapping[str, Outcome]):
         phase = facts.phase if facts.phase_given else None
         return {
             assumption: Measurements(gather(facts.window, other, phase), alternatives=False)
-            for assumption, other in _other_deployments(facts.deployment)
+            for assumption, other in _other_deployments(facts)
         }
 
     def _outcome(self, name: str) -> Outcome:
@@ -133,10 +134,15 @@ def _measure(facts: WindowFacts, name: str) -> Outcome:
     raise AssertionError(f"no measurement is written for {name}")
 
 
-def _other_deployments(deployment: Deployment) -> Iterator[tuple[str, Deployment]]:
-    """Deployments that differ in one assumption which nothing confirms and which would halve the utilisation."""
-    provenance = deployment.provenance
-    if provenance.get("tensor_parallel") == "assumed" and deployment.tensor_parallel == 1:
+def _other_deployments(facts: WindowFacts) -> Iterator[tuple[str, Deployment]]:
+    """Deployments that differ in one assumption which nothing confirms and which would halve the utilisation.
+
+    The server's own estimator confirms what its counters agree with: FLOPs per GPU the split, bytes the weights.
+    """
+    deployment, provenance = facts.deployment, facts.deployment.provenance
+    confirmed = {check.of for check in estimator_checks(facts) if check.confirms}
+    if provenance.get("tensor_parallel") == "assumed" and deployment.tensor_parallel == 1 and "FLOPs" not in confirmed:
         yield "tensor_parallel = 2 (assumed 1)", replace(deployment, tensor_parallel=2)
-    if provenance.get("weights") == "assumed" and element_bytes(deployment.weights) >= 2.0:
+    wide = provenance.get("weights") == "assumed" and element_bytes(deployment.weights) >= 2.0
+    if wide and "bytes read" not in confirmed:
         yield f"weights = fp8 (assumed {deployment.weights})", replace(deployment, weights="fp8")

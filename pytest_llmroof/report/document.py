@@ -39,7 +39,7 @@ def window_document(assessment: Assessment) -> Document:
         "sources": [{"kind": one.kind, "location": one.location} for one in (window.sources if window else ())],
         "asked": asked_document(spec),
         "telemetry": [{"kind": one.kind, "shown": one.shown} for one in spec.telemetry],
-        "notes": window.notes if window else (),
+        "notes": (*window.notes, *facts.notes) if window and facts else (),
         "unread": window.unread if window else (),
         "facts": facts_document(facts),
         "measurements": measurements_document(assessment),

@@ -10,7 +10,7 @@ with them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 
@@ -92,6 +92,12 @@ class Batch:
     def tokens(self) -> float:
         """All tokens of the step."""
         return self.prefill_tokens + self.decode_tokens
+
+    @classmethod
+    def alike(cls, requests: float, each: Scheduled, window: int | None = None) -> Batch:
+        """The sums for so many requests like one, which may be a mean: fractions are."""
+        one = cls.of([each], window)
+        return cls(*(requests * getattr(one, field.name) for field in fields(one)))
 
     @classmethod
     def of(cls, requests: Iterable[Scheduled], window: int | None = None) -> Batch:

@@ -50,7 +50,7 @@ def checkpoint_from_config(config: Mapping[str, object]) -> Checkpoint | None:
     if method not in _READERS:
         raise refusal(f"quant_method {method!r} is not one that is counted here ({', '.join(_READERS)})")
     try:
-        checkpoint = _READERS[method](block)
+        checkpoint = replace(_READERS[method](block), method=method)
     except re.error as error:
         raise refusal(f"a pattern in its lists of modules is no regular expression: {error}") from None
     if method == "fp8" and config.get("expert_dtype") == "fp4":

@@ -37,7 +37,7 @@ class Checkpoint:
 
     What ``ignored`` means, embeddings, norms and routers stay unquantised, as does the head unless ``head`` says that
     linear layers include it. ``kv_cache`` is the cache's precision where the config states it; ``plain`` the word for
-    the weights where no rule is there (only the cache is quantised).
+    the weights where no rule is there (only the cache is quantised). ``method`` is the config's ``quant_method``.
     """
 
     rules: tuple[Rule, ...]
@@ -45,6 +45,7 @@ class Checkpoint:
     kv_cache: str | None = None
     head: bool = False
     plain: str = "bf16"
+    method: str = ""
 
     @property
     def precision(self) -> str:
