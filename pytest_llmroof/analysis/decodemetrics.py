@@ -65,9 +65,33 @@ def _batch(facts: WindowFacts, decode: DecodeFacts, metric: str) -> Outcome:
 
 def _context(facts: WindowFacts, decode: DecodeFacts, metric: str) -> Outcome:
     if decode.context is None or decode.only_longest is not None:
-        return not_exported(facts, metric, "lengths of prompts and outputs", "counter")
+        if cannot(facts.window, metric) is not None:
+            return not_exported(facts, metric, "lengths of prompts and outputs", "counter")
+        return NoData(metric, *no_context(facts))
     how = "mean prompt, cached tokens included, + mean output (1 + CV²) / 2; CV of output lengths from their histogram"
     return _measured(facts, decode, metric, decode.context, "tokens", how, "prompt_length", "generation_length")
+
+
+def no_context(facts: WindowFacts) -> tuple[str, str]:
+    """Why the context of a sequence is not known, and what would tell it."""
+    if facts.decode is not None and facts.decode.only_longest is not None:
+        known = cannot(facts.window, "decode.context")
+        return facts.decode.only_longest, (known.remedy if known else None) or remedy("counter")
+    if observations(facts.window, "generation_length") is None and facts.prompt_tokens is None:
+        return "the context of a sequence is not measurable here", remedy("counter")
+    return (
+        "the context of a sequence is not known: most of the outputs belong to requests that reach beyond the window",
+        remedy("whole_requests"),
+    )
+
+
+def lacks_context(facts: WindowFacts) -> bool:
+    """Whether the cache that decode steps read is not known, though the model's cache has a size."""
+    model = facts.deployment.model
+    decode = facts.decode
+    if decode is None or model is None or (decode.context is not None and decode.only_longest is None):
+        return False
+    return model.kv_bytes_per_token(facts.deployment.kv_cache) > 0
 
 
 def _mbu(facts: WindowFacts, decode: DecodeFacts, against: Roofs) -> Outcome:
@@ -89,14 +113,10 @@ def _mbu(facts: WindowFacts, decode: DecodeFacts, against: Roofs) -> Outcome:
     measured = _measured(facts, decode, metric, Bounded(value, min(low, value), max(high, value)), "fraction", how)
     measured = replace(measured, achievable=achievable(against.accelerator, "memory"), settle=settle)
     if decode.context is None:
-        measured = _lower_bound(
-            measured,
-            "the context of a sequence is not measurable here: between the weights alone and a full cache",
-            remedy("counter"),
-        )
+        reason, settle = no_context(facts)
+        measured = as_lower_bound(measured, f"{reason}: between the weights alone and a full cache", settle)
     elif decode.only_longest is not None:
-        known = cannot(facts.window, "decode.context")
-        measured = _lower_bound(measured, decode.only_longest, (known.remedy if known else None) or remedy("counter"))
+        measured = as_lower_bound(measured, *no_context(facts))
     return _between_if_interleaved(facts, decode, against, measured, most / moved)
 
 
@@ -124,7 +144,11 @@ def _intensity(facts: WindowFacts, decode: DecodeFacts, against: Roofs) -> Outco
     bounded = Bounded.spanning(costs["value"].intensity, *ends, least)
     ridge = against.accelerator.ridge(facts.deployment.compute) or math.nan
     how = f"all FLOPs over all bytes of a mean decode step; the {facts.deployment.compute} ridge is {ridge:.1f} FLOP/B"
-    return _measured(facts, decode, "decode.intensity", bounded, "FLOP/byte", how)
+    measured = _measured(facts, decode, "decode.intensity", bounded, "FLOP/byte", how)
+    if not lacks_context(facts):
+        return measured
+    most = costs["value"].flops / max(costs["value"].bytes, _most_bytes(facts, decode, costs["high"], against))
+    return as_lower_bound(replace(measured, bounded=Bounded(most, most, bounded.high)), *no_context(facts))
 
 
 def _floor(facts: WindowFacts, decode: DecodeFacts, against: Roofs) -> Outcome:
@@ -134,7 +158,12 @@ def _floor(facts: WindowFacts, decode: DecodeFacts, against: Roofs) -> Outcome:
     bounded = Bounded.spanning(seconds[0], *seconds[1:])
     side = "memory" if decode.floor is not None and decode.floor.memory_bound else "compute"
     how = f"least time of a mean decode step by the datasheet of {against.accelerator.product}: {side} binds"
-    return _measured(facts, decode, "decode.floor", bounded, "seconds", how)
+    measured = _measured(facts, decode, "decode.floor", bounded, "seconds", how)
+    if not lacks_context(facts):
+        return measured
+    full = _most_bytes(facts, decode, costs["high"], against) / (against.bandwidth * costs["high"].gpus)
+    spanning = replace(measured, bounded=Bounded(bounded.low, bounded.low, max(bounded.high, full)))
+    return as_lower_bound(spanning, *no_context(facts))
 
 
 _PLAIN: Final[dict[str, Callable[[WindowFacts, DecodeFacts, str], Outcome]]] = {
@@ -185,7 +214,8 @@ def _kind(compute: str) -> str:
     return compute
 
 
-def _lower_bound(measured: Measurement, undecided: str, settle: str) -> Measurement:
+def as_lower_bound(measured: Measurement, undecided: str, settle: str) -> Measurement:
+    """The measurement as one whose low end alone is known to be near: its interval decides, or nothing does."""
     bounded = measured.bounded
     return replace(
         measured,

@@ -9,12 +9,12 @@ from pytest_llmroof.analysis.decoding import Pace, least_busy, pace_of, replica_
 from pytest_llmroof.analysis.estimated import estimator_notes
 from pytest_llmroof.analysis.facts import Busy, DecodeFacts, Phase, WindowFacts
 from pytest_llmroof.analysis.floors import WorkFloors, with_decode_floors, with_prefill_floors, work_floors
-from pytest_llmroof.analysis.lengths import coefficient_of_variation, mean_context
+from pytest_llmroof.analysis.lengths import UNKNOWN_CV, coefficient_of_variation, mean_context
 from pytest_llmroof.analysis.phases import contradiction, find_phase, prefill_share
 from pytest_llmroof.analysis.prompts import counted_prompt_steps, prompt_work
 from pytest_llmroof.analysis.residency import context_from_blocks
 from pytest_llmroof.analysis.sources import cannot
-from pytest_llmroof.analysis.tokens import Tokens, count_tokens
+from pytest_llmroof.analysis.tokens import Tokens, count_tokens, lengths_are_representative, requests_at
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.telemetry.window import Histogram, Window
@@ -136,8 +136,13 @@ def _context(window: Window, tokens: Tokens) -> Bounded | None:
     contexts, sequences = window.counter("decode_context_tokens"), window.counter("decode_sequences")
     if contexts and sequences:
         return Bounded.exactly(contexts / sequences)
-    if tokens.mean_prompt is not None and tokens.mean_output is not None:
+    if tokens.mean_prompt is None or tokens.mean_output is None:
+        return context_from_blocks(window, tokens.hit_rate)
+    if lengths_are_representative(window, tokens):
         return mean_context(tokens.mean_prompt, tokens.mean_output, coefficient_of_variation(_output_lengths(window)))
+    if tokens.first and not requests_at(window, 0) and tokens.prompt and tokens.generated:
+        # It began idle and ended under load: every output stands behind a prompt of this window, most of them cut off.
+        return mean_context(tokens.prompt / tokens.first, tokens.generated / tokens.first, UNKNOWN_CV)
     return context_from_blocks(window, tokens.hit_rate)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from pytest_llmroof.analysis.thresholds import threshold
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.telemetry.window import Engine, Window
 
@@ -73,7 +74,7 @@ def count_tokens(window: Window) -> Tokens:
     first = observations(window, "ttft")
     finished = finished_requests(window)
     mean_prompt = _mean(window, "prompt_length") or _ratio(prompt, first or finished)
-    mean_output = _mean(window, "generation_length") or _ratio(generated, finished or first)
+    mean_output = _mean(window, "generation_length") or _ratio(generated, finished or _begun(window, first))
     return Tokens(
         prompt=prompt if prompt is not None else computed,
         computed=computed,
@@ -86,6 +87,18 @@ def count_tokens(window: Window) -> Tokens:
         counted_decodes=_of_all(window, "decode_tokens"),
         outputs_in_flight=_outputs_in_flight(window, mean_output),
     )
+
+
+def lengths_are_representative(window: Window, tokens: Tokens) -> bool:
+    """Whether the requests that finished in the window tell how long those are that were decoded in it.
+
+    They do where the window begins and ends idle, and in a steady load. Where far more (or fewer) tokens were generated
+    than the finished requests have, most belong to requests that reach beyond the window's edges.
+    """
+    finished = total(window, "generation_length")
+    if not finished or not tokens.generated or not (requests_at(window, 0) or requests_at(window, -1)):
+        return True
+    return abs(tokens.generated / finished - 1) <= threshold("steady_lengths")
 
 
 def finished_requests(window: Window) -> float | None:
@@ -112,6 +125,11 @@ def requests_at(window: Window, sample: int) -> float | None:
         if gauge in engine.gauges and engine.gauges[gauge].values
     ]
     return sum(values) if values else None
+
+
+def _begun(window: Window, first: float | None) -> float | None:
+    """Requests whose first output came, where these are all that were decoded: the window began idle."""
+    return first if window.since_start or not requests_at(window, 0) else None
 
 
 def _computed(engine: Engine) -> float | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pytest_llmroof.analysis.busytime import is_bound
+from pytest_llmroof.analysis.decodemetrics import as_lower_bound, lacks_context, no_context
 from pytest_llmroof.analysis.facts import PrefillFacts, WindowFacts
 from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome
 from pytest_llmroof.analysis.prompts import prompt_step
@@ -67,7 +68,12 @@ def window_metric(facts: WindowFacts, metric: str) -> Outcome:
     work = window_work(facts)
     if work is None:
         return not_exported(facts, metric, "count of tokens", "counter")
-    return _WINDOW[metric](facts, against, work)
+    measured = _WINDOW[metric](facts, against, work)
+    if metric == "window.mfu" or not isinstance(measured, Measurement) or not lacks_context(facts):
+        return measured
+    reason, settle = no_context(facts)
+    unbounded = replace(measured, bounded=replace(measured.bounded, high=math.inf))
+    return as_lower_bound(unbounded, f"{reason}, and so no cache is counted", settle)
 
 
 def _prompt_rate(facts: WindowFacts, prefill: PrefillFacts) -> Outcome:

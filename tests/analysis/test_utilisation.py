@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from made_windows import GOLDEN_GPU, deployment, engine, figures, moving, window
+from made_windows import GOLDEN_GPU, around, deployment, engine, figures, moving, window
 
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.measure import Measurements, measure
@@ -130,9 +130,10 @@ def test_prefill_over_sampled_busy_time() -> None:
 def mixed(itl: float, steps: float = 1000.0, prompts: float = 1000.0) -> Measurements:
     """32 sequences at a context of 4 096; every one of the steps carries a chunk of 512 tokens, too."""
     held = Histogram((64.0, 256.0, 1024.0, math.inf), (0.0, 0.0, steps, 0.0), steps * 544)
+    ended = around(7168, 33 * steps / 7168)  # as many tokens in the requests that finished as were generated
     load = engine(
-        itl=itl, outputs=32 * steps, steps=steps, prompt=512, output=7168, requests=prompts, present=(32, 32),
-        histograms={"step_tokens": held},
+        itl=itl, outputs=32 * steps, steps=steps, prompt=512, requests=prompts, present=(32, 32),
+        histograms={"step_tokens": held, "generation_length": ended},
     )  # fmt: skip
     return measure(gather(window(load, seconds=itl * steps), deployment("llama-3.1-70b", "h100", tensor_parallel=4)))
 
