@@ -103,7 +103,7 @@ def sglang(
             rank = {**model, "tp_rank": str(dp * tp_ranks + tp), "pp_rank": "0", "moe_ep_rank": "0"}
             if dp_ranks > 1:
                 rank["dp_rank"] = str(dp)
-            page.gauge("num_running_reqs", running, **rank).gauge("num_queue_reqs", 1.0, **rank)
+            page.gauge("num_running_reqs", running, **rank).gauge("num_queue_reqs", 0.0, **rank)
             page.gauge("token_usage", 0.4, **rank).gauge("gen_throughput", 99999.0, **rank)
             page.gauge("cache_hit_rate", 0.77, **rank).gauge("spec_accept_length", float(bool(accepted)) * 9.9, **rank)
             page.gauge("routing_key_running_req_count", 3.0, gt="0", le="1", **rank)
@@ -130,6 +130,7 @@ def sglang(
         if not live and streaming == "false":
             break
         share = share if live else 1.0
+        page.counter("num_requests", part(requests * share), **labels)
         page.counter("prompt_tokens", part(requests * prompt * share), **labels)
         page.counter("generation_tokens", part(requests * output * share), **labels)
         page.histogram("time_to_first_token_seconds", 0.15, part(requests * share), **labels)
@@ -218,7 +219,7 @@ def trtllm(done: float, at: float | None, *, prefix: str = "trtllm_", requests: 
     page.histogram("request_queue_time_seconds", 0.2, count, **labels)
     page.histogram("request_prefill_time_seconds", 0.15, count, **labels)
     page.histogram("request_decode_time_seconds", 4.0, count, **labels)
-    page.gauge("num_requests_running", 0.0, **labels).gauge("num_requests_waiting", 1.0, **labels)
+    page.gauge("num_requests_running", 0.0, **labels).gauge("num_requests_waiting", 0.0, **labels)
     page.gauge("kv_cache_utilization", 0.6, **labels).gauge("iteration_latency_seconds", 0.5, **labels)
     return page.text
 

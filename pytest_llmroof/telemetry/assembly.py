@@ -62,10 +62,10 @@ def _span(
     last = there[-1].snapshots[identity]
     if since_start:
         return None, last
-    if not scrapes[0].snapshots:
-        same_process = scrapes[0].start is not None and scrapes[0].start == there[-1].start
-        if same_process or (engine.absent_until_fed and scrapes[0].engine is engine):
-            return None, last  # the same server, before it had any series
+    if not scrapes[0].snapshots and scrapes[0].start is not None and scrapes[0].start == there[-1].start:
+        return None, last  # the same process, before it had any series
+    if engine.absent_until_fed and scrapes[0].engine is engine and identity not in scrapes[0].snapshots:
+        return None, last  # nothing is there before it is counted
     if len(there) == 1:
         said.append(f"{name} is in one scrape only: it is left out")
         return None, None

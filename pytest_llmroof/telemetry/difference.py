@@ -173,6 +173,8 @@ def _derivations(
     for rule in rules:
         if (histogram := rule.get("count_of")) in found.histograms:
             yield found.histograms[histogram].count, f"{found.names[histogram]}_count"
+        if rule.get("zero_where") in found.counters:
+            yield 0.0, found.names[rule["zero_where"]]
         source = rule.get("from")
         if source not in found.counters:
             continue
