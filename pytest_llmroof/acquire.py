@@ -41,7 +41,13 @@ Wait = Callable[[float], object]
 def endpoints(spec: WindowSpec) -> tuple[Endpoint, ...]:
     """The servers behind the URLs of a window. Asks the resolver: not to be called while tests are collected."""
     with ThreadPoolExecutor(1, "llmroof-resolve") as thread:
-        return thread.submit(_endpoints, spec).result()
+        try:
+            return thread.submit(_endpoints, spec).result()
+        except LlmroofError:
+            raise
+        except Exception as error:
+            # Neither its text nor its traceback, whose frames hold headers: what sockets are blocked with, say.
+            raise SourceError(f"the servers' names can't be resolved ({type(error).__name__})") from None
 
 
 def length_seconds(spec: WindowSpec) -> float:

@@ -1,0 +1,149 @@
+"""A vLLM server as its exporter shows it: prometheus_client over HTTP, counters that move, faults on demand."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+MODEL = "meta-llama/Llama-3.1-70B-Instruct"
+#: What the engine does while it is busy: tokens come every 26.2 ms, 12 sequences at once, 50 tokens a request.
+ITL, BATCH, OUTPUT, PROMPT = 0.0262, 12, 50, 100
+SECOND_BOUNDS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+class Process:
+    """One life of the server's process: counters since its start. It is busy all the time."""
+
+    def __init__(self, steps: int = 0, started: float | None = None) -> None:
+        self.registry = CollectorRegistry()
+        self.steps = 0
+        self._made = time.monotonic()
+        self._lock = threading.Lock()
+        labels = ["engine", "model_name"]
+
+        def labelled(kind: type, name: str, *more: str, **options: object) -> object:
+            metric = kind(name, name, [*labels, *more], registry=self.registry, **options)
+            return metric.labels("0", MODEL, *(["length"] if more else []))
+
+        self.finished = labelled(Counter, "vllm:request_success", "finished_reason")
+        self.generated = labelled(Counter, "vllm:generation_tokens")
+        self.prompts = labelled(Counter, "vllm:prompt_tokens")
+        self.running = labelled(Gauge, "vllm:num_requests_running")
+        self.itl = labelled(Histogram, "vllm:inter_token_latency_seconds", buckets=SECOND_BOUNDS)
+        self.ttft = labelled(Histogram, "vllm:time_to_first_token_seconds", buckets=SECOND_BOUNDS)
+        self.e2e = labelled(Histogram, "vllm:e2e_request_latency_seconds", buckets=SECOND_BOUNDS)
+        start = Gauge("process_start_time_seconds", "start", registry=self.registry)
+        start.set(time.time() - 3600 if started is None else started)
+        self._work(steps)
+
+    def page(self) -> bytes:
+        """What ``/metrics`` shows now."""
+        with self._lock:
+            self._work(int((time.monotonic() - self._made) / ITL))
+            return generate_latest(self.registry)
+
+    def _work(self, until: int) -> None:
+        self.running.set(BATCH)  # type: ignore[attr-defined]
+        for step in range(self.steps + 1, until + 1):
+            for _ in range(BATCH):
+                self.itl.observe(ITL)  # type: ignore[attr-defined]
+            self.generated.inc(BATCH)  # type: ignore[attr-defined]
+            if step % 4 == 0:  # 12 sequences of some 50 steps: three finish, and three begin, every dozen steps
+                self.finished.inc()  # type: ignore[attr-defined]
+                self.prompts.inc(PROMPT)  # type: ignore[attr-defined]
+                self.generated.inc()  # type: ignore[attr-defined]
+                self.ttft.observe(0.05)  # type: ignore[attr-defined]
+                self.e2e.observe(0.05 + ITL * (OUTPUT - 1))  # type: ignore[attr-defined]
+        self.steps = max(self.steps, until)
+
+
+@dataclass
+class Exporter:
+    """The server: ``answers`` replace its page by path, ``answer`` for every path; scrapes are counted."""
+
+    port: int = 0
+    process: Process = field(default_factory=Process)
+    answers: dict[str, Answer] = field(default_factory=dict)
+    answer: Answer | None = None
+    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    closing: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"{self.address}/metrics"
+
+    def count(self, path: str = "/metrics") -> int:
+        """How often a page was asked for."""
+        return sum(asked.partition("?")[0] == path for asked, _headers in self.asked)
+
+    def wait_for(self, count: int) -> None:
+        """Until a page was asked for so often; fails after half a minute."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: self.count() >= count, timeout=30)
+
+    def handle(self, handler: BaseHTTPRequestHandler) -> None:
+        path = handler.path.partition("?")[0]
+        with self.changed:
+            self.asked.append((handler.path, dict(handler.headers.items())))
+            self.changed.notify_all()
+        answer = self.answers.get(path) or self.answer
+        if answer is not None:
+            answer(handler)
+        else:
+            respond(handler, self.process.page())
+
+
+def respond(
+    handler: BaseHTTPRequestHandler, body: bytes, status: int = 200, content_type: str = "text/plain", **headers: str
+) -> None:
+    """A whole answer."""
+    handler.send_response(status)
+    handler.send_header("Content-Type", content_type)
+    handler.send_header("Content-Length", str(len(body)))
+    for name, value in headers.items():
+        handler.send_header(name.replace("_", "-"), value)
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def always(body: bytes, status: int = 200, content_type: str = "text/plain", **headers: str) -> Answer:
+    """An answer that is always the same."""
+    return lambda handler: respond(handler, body, status, content_type, **headers)
+
+
+@contextlib.contextmanager
+def serving(exporter: Exporter) -> Iterator[Exporter]:
+    """Serve on 127.0.0.1 until the end of the block."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            with contextlib.suppress(ConnectionError):  # a client may hang up on an answer that is too long
+                exporter.handle(self)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    http = ThreadingHTTPServer(("127.0.0.1", exporter.port), Handler)
+    exporter.port = http.server_port
+    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield exporter
+    finally:
+        exporter.closing.set()
+        http.shutdown()
+        thread.join()
+        http.server_close()
