@@ -57,11 +57,12 @@ def mixture(
     shared_size: int = 0,
     shared_path: str = "shared_experts",
     shared_gate: bool = False,
+    bias: bool = False,
 ) -> Block:
     """A router and its experts, and a shared expert that every token passes through.
 
     ``fused``: the checkpoint keeps all experts of a layer in one tensor. ``shared_gate``: the shared expert's output
-    is gated.
+    is gated. ``bias`` is on what every token passes through, ``expert_bias`` on the routed experts.
     """
     layers, place = shape.all_layers if layers is None else layers, f"{LAYER}.{path}"
     if not layers:
@@ -77,12 +78,12 @@ def mixture(
         tensors.append(vector(f"{place}.{routing.router}.e_score_correction_bias", routing.experts, layers))
     if routing.latent is not None:
         tensors += [
-            linear(f"{place}.fc1_latent_proj", "mlp", routing.latent, shape.hidden, layers),
-            linear(f"{place}.fc2_latent_proj", "mlp", shape.hidden, routing.latent, layers),
+            linear(f"{place}.fc1_latent_proj", "mlp", routing.latent, shape.hidden, layers, bias=bias),
+            linear(f"{place}.fc2_latent_proj", "mlp", shape.hidden, routing.latent, layers, bias=bias),
         ]
     if shared_size:
         shared = f"{place}.{shared_path}"
-        tensors += _projections(shared, "shared_expert", shape.hidden, shared_size, layers, names)
+        tensors += _projections(shared, "shared_expert", shape.hidden, shared_size, layers, names, bias=bias)
         if shared_gate:
             tensors.append(linear(f"{shared}_gate", "router", 1, shape.hidden, layers, ways=1))
     return Block(tuple(tensors), experts=routing.experts, experts_per_token=routing.active)

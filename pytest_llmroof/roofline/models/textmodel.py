@@ -32,16 +32,17 @@ def text_model(config: Mapping[str, object], architecture: str | None = None) ->
     """The text model of a config.
 
     ConfigError (with the key) where it is no model's config; UnknownModelError where the architecture is not
-    understood, unless ``architecture`` is "decoder" and the keys are a plain decoder's.
+    understood, unless ``architecture`` is "decoder" and the keys are a plain decoder's. What is understood is read as
+    what it is, whatever ``architecture`` says.
     """
     data = load("architectures.yaml")
     kind, values = _kind_and_keys(config, data)
     left_out = _left_out({**config, **values}, data)
-    if architecture == DECODER:
-        return TextModel(PLAIN_DECODER, Config(_vouched_for(values, kind, data), {}), left_out)
     family = FAMILIES.get(kind)
     if family is None:
-        raise UnknownModelError(_not_understood(kind, values, data))
+        if architecture != DECODER:
+            raise UnknownModelError(_not_understood(kind, values, data))
+        return TextModel(PLAIN_DECODER, Config(_vouched_for(values, kind, data), {}), left_out)
     strange = [key for key in data["strange"].get(kind, ()) if values.get(key)]
     if strange:
         raise UnknownModelError(
@@ -66,7 +67,7 @@ def _kind_and_keys(config: Mapping[str, object], data: Mapping[str, Any]) -> tup
     kind = inner.get("model_type")
     kind = kind if isinstance(kind, str) else texts.get(outer, outer)
     beside = {key: config[key] for key in _OUTER if config.get(key) is not None and inner.get(key) is None}
-    return texts.get(kind, kind), {**inner, **beside}
+    return texts.get(kind, kind), {**data["outer_defaults"].get(outer, {}), **inner, **beside}
 
 
 def _left_out(config: Mapping[str, object], data: Mapping[str, Any]) -> tuple[str, ...]:
@@ -75,10 +76,8 @@ def _left_out(config: Mapping[str, object], data: Mapping[str, Any]) -> tuple[st
 
 def _vouched_for(values: Mapping[str, object], kind: str, data: Mapping[str, Any]) -> Mapping[str, object]:
     """The keys, if they are a plain decoder's and nothing else."""
-    needed, understood = data["decoder"]["needed"], {*data["decoder"]["understood"], *data["indifferent"]}
-    lacking = [key for key in needed if values.get(key) is None]
-    # A key that holds nothing, or switches something off, changes nothing.
-    strange = sorted(key for key, value in values.items() if value and key not in understood and key not in needed)
+    lacking = [key for key in data["decoder"]["needed"] if values.get(key) is None]
+    strange = _strange_to_a_decoder(values, data)
     if lacking or strange:
         problems = [f"keys not understood: {', '.join(strange)}"] if strange else []
         problems += [f"keys not given: {', '.join(lacking)}"] if lacking else []
@@ -88,12 +87,17 @@ def _vouched_for(values: Mapping[str, object], kind: str, data: Mapping[str, Any
     return values
 
 
+def _strange_to_a_decoder(values: Mapping[str, object], data: Mapping[str, Any]) -> list[str]:
+    """Keys that a plain decoder does not have. One that holds nothing, or switches something off, changes nothing."""
+    understood = {*data["decoder"]["needed"], *data["decoder"]["understood"], *data["indifferent"]}
+    return sorted(str(key) for key, value in values.items() if value and key not in understood)
+
+
 def _not_understood(kind: str, values: Mapping[str, object], data: Mapping[str, Any]) -> str:
-    understood = {*data["indifferent"], *data["decoder"]["needed"], *data["decoder"]["understood"]}
-    strange = sorted(str(key) for key in values if key not in understood)
+    strange = _strange_to_a_decoder(values, data)
     keys = f" (keys not understood: {', '.join(strange)})" if strange else ""
+    vouch = f"; or, if its layers are Llama's, vouch for it: model: {{config: PATH, architecture: {DECODER}}}"
     return (
         f"model_type {kind!r} is not understood{keys}{did_you_mean(kind, FAMILIES)}; give its figures by hand: "
-        f"{BY_HAND}; if its layers are those of a plain decoder (Llama's), say so: "
-        f"model: {{config: PATH, architecture: {DECODER}}}; understood are {', '.join(FAMILIES)}"
+        f"{BY_HAND}{'' if strange else vouch}"
     )

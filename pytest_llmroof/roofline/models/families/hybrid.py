@@ -117,7 +117,9 @@ def nemotron_h(config: Config, shape: Shape) -> Block:
             config.whole("moe_intermediate_size"), correction=True, latent=config.count("moe_latent_size") or None,
         )  # fmt: skip
         shared = config.count("moe_shared_expert_intermediate_size")
-        blocks.append(mixture(shape, routing, layers=sparse, path="mixer", names=PLAIN, shared_size=shared))
+        blocks.append(
+            mixture(shape, routing, layers=sparse, path="mixer", names=PLAIN, shared_size=shared, bias=bias)
+        )
     return joined((*blocks, norms(shape, "norm"), vocabulary(shape)))
 
 

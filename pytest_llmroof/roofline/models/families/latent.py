@@ -58,8 +58,10 @@ def glm_sparse(config: Config, shape: Shape) -> Block:
 def kimi_linear(config: Config, shape: Shape) -> Block:
     """Kimi Linear: delta attention in most layers, latent attention in the others."""
     linear_config, found = config.within("linear_attn_config"), _kimi_kinds(config, shape)
-    heads, dim = linear_config.whole("num_heads"), linear_config.whole("head_dim")
-    sizes = Delta(heads, heads, dim, dim, linear_config.whole("short_conv_kernel_size"))
+    heads = linear_config.whole_or("num_heads", config.whole("linear_num_heads"))
+    dim = linear_config.whole_or("head_dim", config.whole("linear_head_dim"))
+    kernel = linear_config.whole_or("short_conv_kernel_size", config.whole("linear_conv_kernel_dim"))
+    sizes = Delta(heads, heads, dim, dim, kernel)
     sparse, size = sparse_after_dense(config, shape), config.whole("moe_intermediate_size")
     routing = Routing(
         config.whole("num_local_experts"), config.whole("num_experts_per_tok"), size, correction=True
