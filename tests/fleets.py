@@ -109,12 +109,19 @@ Sample = tuple[str, float, float]
 
 
 def openmetrics(samples: Iterable[Sample]) -> str:
-    """Samples as promtool reads them."""
-    return "".join(f"{series} {value!r} {at:.3f}\n" for series, at, value in samples) + "# EOF\n"
+    """Samples as promtool reads them: in order of time, each once."""
+    ordered = sorted({(at, series): value for series, at, value in samples}.items())
+    return "".join(f"{series} {value!r} {at:.3f}\n" for (at, series), value in ordered) + "# EOF\n"
 
 
 @contextmanager
-def prometheus(folder: Path, samples: Iterable[Sample], *options: str) -> Iterator[str]:
+def prometheus(
+    folder: Path,
+    samples: Iterable[Sample],
+    *options: str,
+    ready: str = "/-/ready",
+    statuses: tuple[int, ...] = (200,),
+) -> Iterator[str]:
     """The URL of a Prometheus whose storage holds these samples."""
     written, storage = folder / "samples.txt", folder / "prometheus"
     written.write_text(openmetrics(samples), encoding="utf-8")
@@ -131,7 +138,7 @@ def prometheus(folder: Path, samples: Iterable[Sample], *options: str) -> Iterat
         program("prometheus"), f"--config.file={configuration}", f"--storage.tsdb.path={storage}",
         "--storage.tsdb.retention.time=100y", "--web.listen-address={address}", *options,
     ]  # fmt: skip
-    with _running(command, folder / "prometheus.log", "/-/ready") as url:
+    with _running(command, folder / "prometheus.log", ready, statuses) as url:
         yield url
 
 
@@ -155,7 +162,7 @@ def _post(url: str, body: bytes) -> None:
 
 
 @contextmanager
-def _running(command: list[str], log: Path, ready: str) -> Iterator[str]:
+def _running(command: list[str], log: Path, ready: str, statuses: tuple[int, ...] = (200,)) -> Iterator[str]:
     """A server that is ready, on a free port; gone afterwards."""
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
@@ -166,14 +173,14 @@ def _running(command: list[str], log: Path, ready: str) -> Iterator[str]:
             [part.replace("{address}", address) for part in command], stdout=output, stderr=subprocess.STDOUT
         )
     try:
-        _wait(url + ready, process, log)
+        _wait(url + ready, process, log, statuses)
         yield url
     finally:
         process.kill()
         process.wait(timeout=30)
 
 
-def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait(url: str, process: subprocess.Popen[bytes], log: Path, statuses: tuple[int, ...]) -> None:
     """Until the server says that it is ready."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
@@ -181,6 +188,10 @@ def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
             with urllib.request.urlopen(url, timeout=5) as answer:
                 answer.read()
                 return
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code in statuses:
+                    return
         except (urllib.error.URLError, OSError):
             time.sleep(0.02)
     pytest.fail(f"the server did not become ready: {log.read_text(errors='replace')[-2000:]}")

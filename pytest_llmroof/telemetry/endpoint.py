@@ -67,7 +67,7 @@ def endpoint_of(
     cert: str | tuple[str, str] | None = None,
     timeout_seconds: float = 10.0,
 ) -> Endpoint:
-    """The one endpoint at ``url``, whichever of its host's addresses answers. ConfigError for what is no http(s) URL."""
+    """The one endpoint at ``url``, whichever of its host's addresses answers. ConfigError for what is no URL."""
     return replace(
         _endpoint(url), headers=headers or {}, token_file=token_file, verify=verify, cert=cert,
         timeout_seconds=timeout_seconds,

@@ -85,6 +85,7 @@ class Adapter(HTTPAdapter):
         super().__init__()
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        """Connections that know the host's name, and do not warn where the user asked not to check it."""
         host = urlsplit(self.endpoint.url).hostname
         if self.endpoint.address and self.endpoint.url.startswith("https:"):
             kwargs |= {"server_hostname": host, "assert_hostname": host}
@@ -95,6 +96,7 @@ class Adapter(HTTPAdapter):
             }  # fmt: skip
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
+        """Send the request to the endpoint's own address, where it has one."""
         if self.endpoint.address and request.url:
             request = request.copy()
             parts = urlsplit(str(request.url))
@@ -143,6 +145,7 @@ def _answer(session: requests.Session, endpoint: Endpoint) -> requests.Response:
 
 
 def authentication(endpoint: Endpoint) -> AuthBase | None:
+    """What the endpoint's token file, header or credentials make of a request; None: whatever ``.netrc`` says."""
     if endpoint.token_file is not None:
         try:
             token = endpoint.token_file.read_text(encoding="utf-8").strip()

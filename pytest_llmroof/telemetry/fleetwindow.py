@@ -39,6 +39,11 @@ class Read:
     step: float
     devices: Sequence[str] = ()
 
+    @property
+    def slack(self) -> float:
+        """How far first or last samples of servers that were there all the time may lie apart."""
+        return self.step / 2 if self.step else 2 * self.interval
+
 
 @dataclass
 class _Counted:
@@ -108,14 +113,13 @@ def _progress(counted: Sequence[_Counted], times: Sequence[float]) -> Series:
 
 
 def _whole(read: Read, each: _Counted, first: float, last: float) -> bool:
-    slack = 2 * max(read.interval, read.step)
-    return each.first - first <= slack and last - each.last <= slack
+    return each.first - first <= read.slack and last - each.last <= read.slack
 
 
 def _counted(read: Read, server: Server, rows: Sequence[Row], said: list[str]) -> _Counted | None:
     """The server's engines, by the difference of two scrapes of one process; None where there are no two."""
     low, high = server.longest_run()
-    span = _span(server, rows, low, high)
+    span = _span(read, server, rows, low, high)
     if span is None:
         said.append(f"{server.name} has no two scrapes of one process in the window: it is left out")
         return None
@@ -172,13 +176,14 @@ def _engine_name(server: Server, identity: Identity, several: bool, ranks: bool)
 
 
 def _span(
-    server: Server, rows: Sequence[Row], low: float, high: float
+    read: Read, server: Server, rows: Sequence[Row], low: float, high: float
 ) -> tuple[tuple[float, float], tuple[float, float]] | None:
     """First and last of the times that were asked for whose sample is of this run, each with when it was taken."""
     found: list[tuple[float, float]] = []
     for at in sorted({time for row in rows for time in row.times}):
         index = bisect_right(server.times, at)
-        taken = server.times[index - 1] if index else None
+        # Without raw samples it is only known that it was taken within an interval before.
+        taken = at if read.step else server.times[index - 1] if index else None
         if taken is not None and low <= taken <= high:
             found.append((at, taken))
     if not found or found[0][1] >= found[-1][1]:
@@ -250,7 +255,7 @@ def _presence(read: Read, counted: Sequence[_Counted]) -> list[str]:
     """What to say of servers that came or left inside the window."""
     first = min(each.server.times[0] for each in counted)
     last = max(each.server.times[-1] for each in counted)
-    slack = 2 * max(read.interval, read.step)
+    slack = read.slack
     came = sorted((each.server.times[0], each.server.name) for each in counted if each.server.times[0] > first + slack)
     left = sorted((each.server.times[-1], each.server.name) for each in counted if each.server.times[-1] < last - slack)
     if not came and not left:

@@ -29,12 +29,13 @@ MAXIMUM_BYTES: Final = 1 << 30
 _CHUNK: Final = 1 << 20
 _JSON: Final = frozenset("{[")
 
+_ADDRESS: Final = "name the address before /api/v1, with the path that stands in front of it"
 #: What a status means where the server itself says nothing, and what to do.
 _STATUS: Final[Mapping[int, tuple[str, str | None]]] = {
     400: ("refuses the query (400)", "check `selector`"),
     401: ("asks for credentials (401)", "give them with a header, a token file, in the URL or in .netrc"),
     403: ("refuses these credentials (403)", "check the header, token file, URL or .netrc entry, and the tenant"),
-    404: ("has no query API there (404)", "name the address before /api/v1, with the path that stands in front of it"),
+    404: ("has no query API there (404)", _ADDRESS),
     413: ("refuses the query as too large (413)", "narrow `selector`"),
     422: ("cannot execute the query (422)", "narrow `selector` or `duration`"),
     429: ("refuses as it is asked too much (429)", "narrow `selector` or `duration`, or ask later"),
@@ -42,7 +43,6 @@ _STATUS: Final[Mapping[int, tuple[str, str | None]]] = {
     503: ("is not ready, or took too long (503)", "wait until it is, or narrow `selector` or `duration`"),
     504: ("took too long for its gateway (504)", "narrow `selector` or `duration`, or raise the gateway's limit"),
 }
-_TIMEOUT: Final = ("timed out", "narrow `selector` or `duration`, or raise the server's limit")
 
 
 class TooMany(SourceError):
@@ -167,17 +167,20 @@ class PrometheusApi:
         if any(phrase in lowered for phrase in load("prometheus.yaml")["too_many"]):
             return TooMany(f"{where} would have to read more than it allows: {said}", "narrow `selector` or `duration`")
         if kind in ("timeout", "canceled") or "timed out" in lowered or "deadline exceeded" in lowered:
-            return SourceError(f"{where}: the query {_TIMEOUT[0]} ({said})", _TIMEOUT[1])
+            return SourceError(
+                f"{where}: the query timed out ({said})",
+                "narrow `selector` or `duration`, or raise the server's limit",
+            )
         if kind == "bad_data" or "parse error" in lowered or "unparsed data" in lowered:
             return SourceError(f"{where} refuses the query: {said}", "check `selector`")
         label = kind if kind and not kind.isdigit() else str(status)
-        remedy = _STATUS.get(status, (None, None))[1]
+        remedy = _STATUS.get(status, (None, "look at the server's log"))[1]
         return SourceError(f"{where} cannot execute the query ({label}): {said}", remedy)
 
     def _status_error(self, status: int, text: str) -> SourceError:
-        problem, remedy = _STATUS.get(
-            status, (f"failed ({status})" if status >= 500 else f"answered with status {status}", None)
-        )
+        failed = f"failed ({status})", "look at the server's log"
+        strange = f"answered with status {status}", _ADDRESS
+        problem, remedy = _STATUS.get(status, failed if status >= 500 else strange)
         first = self._without_secrets(text.split("\n", 1)[0])
         said = f": {first}" if first and not first.startswith("<") and status in (400, 413, 422, 429) else ""
         if any(phrase in first.lower() for phrase in load("prometheus.yaml")["too_many"]):
@@ -197,10 +200,7 @@ class PrometheusApi:
         return self._strange("its answer is text, not JSON")
 
     def _strange(self, what: str) -> SourceError:
-        return SourceError(
-            f"{self.endpoint.shown} is no Prometheus-compatible server: {what}",
-            "name the address before /api/v1, with the path that stands in front of it",
-        )
+        return SourceError(f"{self.endpoint.shown} is no Prometheus-compatible server: {what}", _ADDRESS)
 
     def _keep_warnings(self, answer: Mapping[str, Any]) -> None:
         for key in ("warnings", "infos"):

@@ -92,17 +92,16 @@ def read_prometheus(
     with api:
         engine, names = _engine_and_names(api, question, engines or known_engines())
         counts = _scrapes(api, question, engine, names)
-        spacing = question.duration / max(counts)
         _refuse_a_short_window(api, question, engine, names, counts)
         pulse, step = _pulse(api, question, engine, names, counts)
         said: list[str] = []
         servers = without_doubles(servers_of(pulse, engine), said)
-        interval = max(interval_of(servers), spacing if step else 0.0)
+        interval = _spacing(question, counts) if step else interval_of(servers)
         if question.duration < 2 * interval:
             raise _too_short(api, question, interval)
         for server in servers:
             server.refuse_two_servers()
-        grid = _grid(api, question, names, interval, len(servers))
+        grid = _grid(api, question, names, interval, len(servers), known=not step)
         devices = _devices(api, question)
         read = Read(api.endpoint.shown, engine, servers, grid, interval, step, devices)
         return fleet_window(read, question.served_model_name, [*said, *api.said])
@@ -200,15 +199,30 @@ def _pulse(
         except TooMany:
             expected = 4 * RAW_SAMPLES
     times = max(FEWEST_TIMES, int(RAW_SAMPLES / (len(counts) * (len(beating) + 1))))
-    return _at_times(api, question, selector, min(times, int(max(counts))), question.duration / max(counts))
+    spacing = _spacing(question, counts)
+    return _at_times(api, question, _recent(selector, spacing), min(times, int(max(counts))), spacing)
+
+
+def _spacing(question: Question, counts: Sequence[float]) -> float:
+    """How far the scrapes of a server lie apart at most, by their number."""
+    return question.duration / (max(counts) - 1)
+
+
+def _recent(selector: str, interval: float) -> str:
+    """The latest sample of each series, where it is recent: without raw samples a server that left shows only so."""
+    return f"last_over_time({selector}[{milliseconds(2 * interval)}])"
 
 
 def _grid(
-    api: PrometheusApi, question: Question, names: Sequence[str], interval: float, servers: int
+    api: PrometheusApi, question: Question, names: Sequence[str], interval: float, servers: int, *, known: bool
 ) -> list[Row]:
-    """Everything that the engine exposes, at as many times of the window as may be answered."""
+    """Everything that the engine exposes, at as many times of the window as may be answered.
+
+    Where it is ``known`` when servers were scraped, the plain series are asked for: they end where a server restarts.
+    """
     times = max(FEWEST_TIMES, int(GRID_SAMPLES / (servers * _SERIES_OF_A_SERVER)))
-    rows, _ = _at_times(api, question, named(names, question.selector), times, interval)
+    selector = named(names, question.selector)
+    rows, _ = _at_times(api, question, selector if known else _recent(selector, interval), times, interval)
     return rows
 
 
