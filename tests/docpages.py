@@ -26,12 +26,16 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
+
+from vllm_pages import Load
+from vllm_pages import page as engine_page
 
 ROOT: Final = Path(__file__).parents[1]
 PAGES: Final = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -162,14 +166,20 @@ def normalised(text: str) -> str:
     return f"{text}\n" if text else ""
 
 
+_LOAD: Final = Load(
+    model="meta-llama/Llama-3.1-8B-Instruct", itl=0.0065, batch=16, context=1024, output=64, queue=0.01, prefill=0.02,
+    running=16,
+)  # fmt: skip
+
+
 @contextmanager
 def desk_for(folder: Path) -> Iterator[Desk]:
-    """A desk with its server. The first scrape sees the engine before a load, later ones see it after."""
-    pages = [_body(path) for path in sorted((ROOT / "examples/recordings/decode-8b").glob("*.prom"))]
+    """A desk with its server: an engine under steady load, whose counters move with the clock."""
+    started = time.monotonic()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = pages.pop(0) if len(pages) > 1 else pages[0]
+            body = engine_page(_LOAD, (time.monotonic() - started) / _LOAD.seconds, None).encode()
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.send_header("Content-Length", str(len(body)))
@@ -194,10 +204,6 @@ def run_before(desk: Desk, block: Block) -> None:
     """Put a file of the page into its place."""
     if "file" in block.markers:
         desk.write(block.markers["file"], block.text)
-
-
-def _body(path: Path) -> bytes:
-    return b"".join(line for line in path.read_bytes().splitlines(True) if not line.startswith(b"# scrape"))
 
 
 def _program(path: Path, line: str) -> None:

@@ -15,9 +15,12 @@ from doctables import TABLES
 from recompute import failing_texts, recompute
 
 from pytest_llmroof import hookspecs, options, recorder
+from pytest_llmroof.analysis.binomial import needed
+from pytest_llmroof.data import load
 from pytest_llmroof.errors import ConfigErrors
 from pytest_llmroof.gates.file import load_gate_file
 from pytest_llmroof.gates.grammar import parse_gate
+from pytest_llmroof.gates.judge import HEADROOM
 from pytest_llmroof.gates.schema import place_schema
 from pytest_llmroof.report import init_verb
 
@@ -226,3 +229,48 @@ def test_files_that_the_architecture_names_exist() -> None:
     page = (ROOT / "docs" / "developing.md").read_text(encoding="utf-8")
     for name in re.findall(r"`([\w./]+(?:\.py|\.yaml|\.md|/))`", page):
         assert (ROOT / name).exists() or (ROOT / "pytest_llmroof" / name).exists(), name
+
+
+def _docs(name: str) -> str:
+    return " ".join((ROOT / "docs" / name).read_text(encoding="utf-8").split())
+
+
+def test_numbers_of_requests_that_bound_a_percentile_are_those_of_the_binomial() -> None:
+    rows = {(0.5, 0.75, 0.9): "| p50, p75, p90 | {} |", (0.95, 0.99, 0.999): "| p95, p99, p99.9 | {} |"}
+    for quantiles, row in rows.items():
+        assert row.format(", ".join(str(needed(quantile)) for quantile in quantiles)) in _docs("metrics.md")
+    sentence = "A p95 is bounded from above by {} requests, a p99 by {}, a p99.9 by {}."
+    assert sentence.format(needed(0.95), needed(0.99), needed(0.999)) in _docs("recording.md")
+
+
+def test_thresholds_in_the_text_are_those_of_the_data() -> None:
+    decides, measures = load("thresholds.yaml"), load("measuring.yaml")["thresholds"]
+    diagnosis, effects = decides["diagnosis"], decides["remedies"]
+    budget = load("measuring.yaml")["step_budget"]
+    typical = load("ceilings.yaml")["typical"]
+    near = f"{diagnosis['near_achievable']:.0%}"
+    said = {
+        "scenarios.md": (
+            f"at least {diagnosis['lost_share']:.0%} of it and {diagnosis['lost_lead']} times the next",
+            f"decode MBU is above {diagnosis['memory_bound_mbu']:.0%}, or above {near} of",
+            f"prefill MFU is above {diagnosis['compute_bound_mfu']:.0%}, or above {near} of",
+            f"move more than {effects['least_effect']:.0%} are shown",
+            f"(over {diagnosis['cache_full']:.0%} used while requests wait)",
+        ),
+        "metrics.md": (
+            f"more than {measures['interleaved']:.0%} of their time",
+            f"at least {measures['gauge_samples']} samples under load",
+            f"({budget['low']} to {budget['high'] / 1000:.3f}, value {budget['value'] / 1000:.3f})".replace(".", " "),
+        ),
+        "how-the-numbers-are-made.md": (
+            f"at least {measures['prefill_only']:.0%} of its work's",
+            f"by more than {measures['impossible']:.0%} plus the error of the clock",
+            f"x {measures['boost']:.2f} for boost clocks",
+            f"typical: {typical['memory']} memory, {typical['bf16']} bf16, {typical['fp8']} fp8",
+            f"low end of the interval less {HEADROOM:.0%}",
+        ),
+    }
+    for page, sentences in said.items():
+        text = _docs(page).replace(" %", "%")
+        for sentence in sentences:
+            assert sentence in text, f"{page}: {sentence}"
