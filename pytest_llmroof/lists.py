@@ -7,13 +7,17 @@ from typing import Final
 
 import pytest
 
+from pytest_llmroof.errors import ConfigError
 from pytest_llmroof.units import format_quantity
 
 
 def print_list(config: pytest.Config) -> int:
     """Print one list; the run stops with exit code 0."""
-    for line in _LISTS[config.getoption("llmroof_list")](config):
-        print(line)
+    try:
+        lines = list(_LISTS[config.getoption("llmroof_list")](config))
+    except ConfigError as error:
+        raise pytest.UsageError(str(error)) from None
+    print("\n".join(lines))
     return 0
 
 

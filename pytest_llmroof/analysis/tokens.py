@@ -157,10 +157,10 @@ def _all_counted(engine: Engine) -> bool:
 
 
 def _finished(engine: Engine) -> float | None:
-    if engine.finished:
-        return sum(engine.finished.values())
     if "requests_finished" in engine.counters:
         return engine.counters["requests_finished"]
+    if engine.finished:
+        return sum(engine.finished.values())
     histogram = engine.histograms.get("e2e")
     return histogram.count if histogram is not None else None
 
