@@ -82,3 +82,14 @@ def dense() -> bytes:
     """Two layers in Q4_K and Q6_K, embedding Q4_K, head F16."""
     layers = [tensor for layer in (0, 1) for tensor in (*attention(layer), *feed_forward(layer))]
     return gguf(keys("llama"), [EMBEDDING, *layers, FINAL_NORM, HEAD])
+
+
+def split_between(stem: str, count: int) -> dict[str, bytes]:
+    """The files of a split model, by name: metadata in the first, each with a part of the tensors."""
+    tensors = [EMBEDDING, *(each for layer in (0, 1) for each in (*attention(layer), *feed_forward(layer))), HEAD]
+    files = {}
+    for number in range(count):
+        about = {"split.no": number, "split.count": count, "split.tensors.count": len(tensors)}
+        first = keys("llama") if number == 0 else {}
+        files[f"{stem}-{number + 1:05}-of-{count:05}.gguf"] = gguf({**first, **about}, tensors[number::count])
+    return files
