@@ -31,6 +31,13 @@ def _label_roles() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     return tuple(labels["where"]), tuple(labels["how"]), tuple(labels["names"])
 
 
+@cache
+def _server_labels() -> frozenset[str]:
+    """All labels that are a server's, and the one that is a metric's name."""
+    where, how, _ = _label_roles()
+    return frozenset((*where, *how, "__name__"))
+
+
 def key_of(labels: Mapping[str, str]) -> Key:
     """Which server a series is of."""
     where, how, _ = _label_roles()
@@ -42,14 +49,13 @@ def key_of(labels: Mapping[str, str]) -> Key:
 
 def own_labels(labels: Mapping[str, str], engine: EngineNames) -> dict[str, str]:
     """The labels that the engine itself exposed: without the server's, and by the names they had there."""
-    where, how, _ = _label_roles()
-    roles = (*engine.labels("model"), *engine.labels("rank"), engine.reason_label)
-    own = {label: value for label, value in labels.items() if label not in where and label not in how}
-    for label in roles:
-        # A target's label of the same name wins, and Prometheus keeps the metric's own as `exported_...`.
-        if label and f"exported_{label}" in own:
-            own[label] = own.pop(f"exported_{label}")
-    own.pop("__name__", None)
+    servers = _server_labels()
+    own = {label: value for label, value in labels.items() if label not in servers}
+    # A target's label of the same name wins, and Prometheus keeps the metric's own as `exported_...`.
+    for exported in [label for label in own if label.startswith("exported_")]:
+        label = exported.removeprefix("exported_")
+        if label in (*engine.labels("model"), *engine.labels("rank"), engine.reason_label):
+            own[label] = own.pop(exported)
     return own
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from statistics import fmean
 from typing import Final
 
@@ -38,6 +39,13 @@ class Read:
     interval: float
     step: float
     devices: Sequence[str] = ()
+
+    @cached_property
+    def declared(self) -> Mapping[str, str]:
+        """All metrics of the fleet as if a page declared them: what a first scrape lacks was not counted yet."""
+        names = {row.labels["__name__"].removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
+                 for row in self.grid}  # fmt: skip
+        return dict.fromkeys(names & self.engine.families.keys(), "unknown")
 
     @property
     def slack(self) -> float:
@@ -131,8 +139,10 @@ def _counted(read: Read, server: Server, rows: Sequence[Row], said: list[str]) -
             f"part without a restart is used, {last - first:.0f} of {server.times[-1] - server.times[0]:.0f} s"
         )
     counted = _Counted(server, first, last)
-    earlier = {one.identity: one for one in snapshots(_page(read, server, rows, first_at, first), read.engine)}
-    later = snapshots(_page(read, server, rows, last_at, last), read.engine)
+    own = [own_labels(row.labels, read.engine) for row in rows]
+    page = _page(server, rows, own, first_at, first, read.declared)
+    earlier = {one.identity: one for one in snapshots(page, read.engine)}
+    later = snapshots(_page(server, rows, own, last_at, last, {}), read.engine)
     ranks = len({identity.rank for identity in (one.identity for one in later)}) > 1
     for snapshot in later:
         identity, before = snapshot.identity, earlier.get(snapshot.identity)
@@ -192,15 +202,21 @@ def _span(
     return found[0], last
 
 
-def _page(read: Read, server: Server, rows: Sequence[Row], at: float, taken: float) -> Page:
-    """One scrape, put together again. All names count as declared: what is missing in it was not counted yet."""
+def _page(
+    server: Server,
+    rows: Sequence[Row],
+    own: Sequence[Mapping[str, str]],
+    at: float,
+    taken: float,
+    declared: Mapping[str, str],
+) -> Page:
+    """One scrape, put together again from the series' samples ``at`` a time; ``own`` are the labels beside them."""
     samples = []
-    for row in rows:
+    for row, labels in zip(rows, own, strict=True):
         index = bisect_right(row.times, at) - 1
         if index >= 0 and row.times[index] == at:
-            samples.append(Sample(row.labels["__name__"], own_labels(row.labels, read.engine), row.values[index]))
-    types = dict.fromkeys(read.engine.families, "unknown")
-    return Page(location=server.name, samples=tuple(samples), types=types, scraped_at=taken)
+            samples.append(Sample(row.labels["__name__"], labels, row.values[index]))
+    return Page(location=server.name, samples=tuple(samples), types=declared, scraped_at=taken)
 
 
 def _gauges(server: Server, identity: Identity, first: float, last: float) -> Iterator[tuple[str, Series]]:

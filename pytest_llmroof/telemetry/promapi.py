@@ -23,6 +23,7 @@ from pytest_llmroof.data import load
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.endpoint import Endpoint, shown_url
 from pytest_llmroof.telemetry.fetching import Adapter, authentication, transport_error
+from pytest_llmroof.telemetry.garbage import without_collections
 
 #: More than any answer that is read here, and less than what fills a machine's memory.
 MAXIMUM_BYTES: Final = 1 << 30
@@ -110,10 +111,7 @@ class PrometheusApi:
             self._method = "GET"
             status, body = self._answer(path, given, "GET")
         text = body.decode("utf-8", errors="replace").lstrip("\ufeff \t\r\n")
-        try:
-            answer = json.loads(text) if text[:1] in _JSON else None
-        except (ValueError, RecursionError):
-            answer = None
+        answer = _parsed(text)
         if isinstance(answer, dict) and answer.get("status") == "error":
             raise self._refused(status, str(answer.get("errorType", "")), str(answer.get("error", "")))
         if status != 200:
@@ -218,7 +216,8 @@ class PrometheusApi:
         if kind not in ("vector", "matrix") or not isinstance(data.get("result"), list):
             raise self._strange(f"a {kind or 'nameless'} result was not expected")
         try:
-            return [_row(entry) for entry in data["result"]]
+            with without_collections():
+                return [_row(entry) for entry in data["result"]]
         except (KeyError, TypeError, ValueError, AttributeError):
             raise self._strange("a series of its answer cannot be read") from None
 
@@ -240,6 +239,15 @@ class PrometheusApi:
             yield from (part for part in (value, *value.split()) if len(part) > 3)
 
 
+def _parsed(text: str) -> Any:
+    """The JSON that a text holds, None where it holds none."""
+    try:
+        with without_collections():
+            return json.loads(text) if text[:1] in _JSON else None
+    except (ValueError, RecursionError):
+        return None
+
+
 def _time(seconds: float) -> str:
     return f"{seconds:.3f}"
 
@@ -249,5 +257,6 @@ def _row(entry: Mapping[str, Any]) -> Row:
     if "histogram" in entry or "histograms" in entry:
         return Row(labels, (), ())  # a native histogram: no engine exports one
     samples = entry["values"] if "values" in entry else [entry["value"]]
-    times = [float(sample[0]) for sample in samples]
-    return Row(labels, times, [float(sample[1]) for sample in samples])
+    if not isinstance(labels, dict):
+        raise TypeError("labels are a mapping")
+    return Row(labels, [float(time) for time, _ in samples], [float(value) for _, value in samples])

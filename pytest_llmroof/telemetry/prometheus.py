@@ -34,6 +34,7 @@ from pytest_llmroof.telemetry.fleet import (
     without_doubles,
 )  # fmt: skip
 from pytest_llmroof.telemetry.fleetwindow import Read, fleet_window
+from pytest_llmroof.telemetry.garbage import without_collections
 from pytest_llmroof.telemetry.promapi import PrometheusApi, Row, TooMany
 from pytest_llmroof.telemetry.promql import matchers, milliseconds, named, prefixed
 from pytest_llmroof.telemetry.window import Window
@@ -104,7 +105,8 @@ def read_prometheus(
         grid = _grid(api, question, names, interval, len(servers), known=not step)
         devices = _devices(api, question)
         read = Read(api.endpoint.shown, engine, servers, grid, interval, step, devices)
-        return fleet_window(read, question.served_model_name, [*said, *api.said])
+        with without_collections():
+            return fleet_window(read, question.served_model_name, [*said, *api.said])
 
 
 def _engine_and_names(
