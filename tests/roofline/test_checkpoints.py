@@ -116,6 +116,33 @@ def test_experts_and_their_router() -> None:
     assert one_left.weight_bytes("fp8") == quantised.weight_bytes("fp8") + expert - 3 * 4
 
 
+@pytest.mark.parametrize(
+    ("entries", "left"),
+    [
+        ([], 0),
+        (["self_attn"], 12),
+        (["re:.*self_attn.*"], 12),
+        ([r"re:.*layers\.\d+\.self_attn.*"], 12),
+        # of one layer, of some, of ten
+        (["model.layers.1.self_attn"], 1),
+        (["model.layers.1.*"], 1),
+        (["model.layers.1*"], 3),
+        (["model.layers.0*", "layers.3.self_attn.", "model.layers.11.self_attn*"], 3),
+        ([r"re:.*layers\.\d\.self_attn.*"], 10),
+        ([r"re:.*layers\..\.self_attn.*"], 10),
+        ([r"re:.*layers\.(2|7)\.self_attn.*"], 2),
+        (["*.[23].self_attn*"], 2),
+        (["*.1?.self_attn*"], 2),
+        (["4.self_attn"], 1),
+    ],
+)
+def test_layers_are_told_apart_in_every_way(entries: list[str], left: int) -> None:
+    # 12 layers: attention of those that are left alone has a byte more for each element, and four scales less.
+    model = small({"quant_method": "fp8", "modules_to_not_convert": [*entries, "mlp"]}, num_hidden_layers=12)
+    everything = small({"quant_method": "fp8", "modules_to_not_convert": ["mlp"]}, num_hidden_layers=12)
+    assert model.weight_bytes("fp8") - everything.weight_bytes("fp8") == left * (ATTENTION - 4 * 4)
+
+
 def test_names_match_whole_components() -> None:
     gate = Patterns(["gate"])
     assert gate.match("model.layers.0.mlp.gate")
@@ -241,7 +268,7 @@ def test_mxfp4_is_for_experts_alone() -> None:
 
 
 def test_experts_that_a_list_tells_apart() -> None:
-    listed = {f"layers.0.mlp.experts.{number}.up_proj": {"quant_algo": "FP8"} for number in (0, 1, 3)}
+    listed = {f"layers.0.ffn.experts.{number}.w3": {"quant_algo": "FP8"} for number in (0, 1, 3)}  # up_proj
     model = small({"quant_algo": "MIXED_PRECISION", "quantized_layers": listed}, **MOE)
     matrix = 32 * 64
     assert model.weight_bytes("fp8") == MOE_REST + 2 * ATTENTION + 2 * 4 * MOE_EXPERT - 3 * matrix + 3 * 4

@@ -53,10 +53,10 @@ def checkpoint_from_config(config: Mapping[str, object]) -> Checkpoint | None:
         checkpoint = replace(_READERS[method](block), method=method)
     except re.error as error:
         raise refusal(f"a pattern in its lists of modules is no regular expression: {error}") from None
-    if method == "fp8" and config.get("expert_dtype") == "fp4":
+    if method == "fp8" and config.get("expert_dtype") == "fp4" and len(checkpoint.rules) == 1:
         # The experts are narrower than the block says (DeepSeek-V4): E8M0 scales for each 32.
         experts = Rule(stock_format("mxfp4"), "mxfp4", "fp8", _EXPERTS)
-        checkpoint = replace(checkpoint, rules=(*checkpoint.rules[:-1], experts, checkpoint.rules[-1]))
+        checkpoint = replace(checkpoint, rules=(experts, *checkpoint.rules))
     return checkpoint
 
 

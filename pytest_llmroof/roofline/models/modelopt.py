@@ -37,13 +37,16 @@ def listed_layers(block: Mapping[str, object]) -> tuple[Rule, ...]:
     layers = block.get("quantized_layers")
     if not isinstance(layers, Mapping) or not layers:
         raise refusal("ModelOpt's quant_algo MIXED_PRECISION without quantized_layers")
-    modules: dict[Rule, list[str]] = {}
+    modules: dict[tuple[object, object], list[str]] = {}
     for path, entry in layers.items():
         if not isinstance(entry, Mapping):
             raise refusal(f"the entry of {path!r} in quantized_layers is not a mapping")
         if entry.get("quant_algo") not in _NONE:
-            modules.setdefault(_rule(str(entry["quant_algo"]), entry), []).append(str(path))
-    return tuple(replace(rule, targets=Patterns(paths)) for rule, paths in modules.items())
+            modules.setdefault((str(entry["quant_algo"]), str(entry.get("group_size"))), []).append(str(path))
+    rules = (_rule(str(layers[paths[0]]["quant_algo"]), layers[paths[0]]) for paths in modules.values())
+    return tuple(
+        replace(rule, targets=Patterns(paths)) for rule, paths in zip(rules, modules.values(), strict=True)
+    )
 
 
 def _rule(algorithm: str, block: Mapping[str, object]) -> Rule:

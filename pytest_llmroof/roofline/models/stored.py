@@ -63,11 +63,23 @@ class Checkpoint:
         if not self.rules or not self._quantisable(tensor):
             return unquantised * tensor.count
         stored = [0] * len(self.rules)
-        for _, path in tensor.places():
+        for path, layers in self._alike(tensor):
             for index, modules in self._meant(path, tensor.experts):
-                stored[index] += modules
+                stored[index] += layers * modules
         quantised = sum(count * rule.format.bytes(tensor) for count, rule in zip(stored, self.rules, strict=True))
         return quantised + (tensor.count - sum(stored)) * unquantised
+
+    def _alike(self, tensor: Tensor) -> Iterator[tuple[str, int]]:
+        """A path of the tensor for each kind of layers that the lists treat alike, and how many there are."""
+        if not tensor.layers:
+            yield tensor.path, 1
+            return
+        lists = [self.ignored, *(rule.targets for rule in self.rules if rule.targets is not None)]
+        kinds: dict[tuple[int | None, ...], list[int]] = {}
+        for layer in tensor.layers:
+            kinds.setdefault(tuple([each.alike(layer) for each in lists]), []).append(layer)
+        for layers in kinds.values():
+            yield tensor.path.replace("{layer}", str(layers[0])), len(layers)
 
     def _meant(self, path: str, experts: int) -> Iterator[tuple[int, int]]:
         """How many of the modules at a path (one, or one of each expert) which rule stores."""
