@@ -23,7 +23,6 @@ EXPERT: Final = "{expert}"
 _LAYERS: Final = "layers."
 #: What of an expression takes any layer's number, or none.
 _ANY_NUMBER: Final = re.compile(r"\.[*+]|\\d[*+]|\\\.")
-_NUMBER: Final = re.compile(r"(?:^|\.)\d+(?:\.|$)")
 _LAYER: Final = re.compile(r"layers\.(\d+)(?=[.*]|$)")
 _NOBODY: Final[AbstractSet[int]] = frozenset()
 _EXPERT_NUMBER: Final = re.compile(r"(?<=experts\.)\d+(?=\.|$)")
@@ -106,8 +105,8 @@ class Patterns:
 
     def _add_name(self, name: str) -> None:
         number = _EXPERT_NUMBER.search(name)
-        if not self._note_layer(name) and _NUMBER.search(_EXPERT_NUMBER.sub("", name)):
-            self._irregular = True
+        # Any other number in a name stands behind what is in no decoder's path (``mtp.layers.0``).
+        self._irregular = self._irregular or (not self._note_layer(name) and name[:1].isdigit())
         if number is None:
             self._names[name] = None
             return
@@ -141,7 +140,9 @@ def _may_tell_layers(entry: str) -> bool:
     """Whether a glob or an expression may mean a module in some layers only: where in doubt, it may."""
     if entry.startswith("re:"):
         return bool(re.search(r"[\d.\\\[?{]", _ANY_NUMBER.sub("", entry[3:])))
-    return bool(re.search(r"[\d\[?]", entry))
+    beginning = re.split(r"[*\[?]", bare(entry))[0]
+    reaches = beginning.startswith(_LAYERS) or _LAYERS.startswith(beginning)
+    return reaches and bool(re.search(r"[\d\[?]", entry))
 
 
 def _lengths(names: Iterable[str]) -> frozenset[int]:
