@@ -92,16 +92,15 @@ def _merged(found: Aggregator) -> list[Document]:
         for key, index in rows:
             ran[key].add(index)
     windows: dict[str, Document] = {}
-    for key, window in found.windows.items():
+    # Every window was sent with a gate of it. The order is that of the judgements that count.
+    for key in ran:
+        window = found.windows[key]
         document = window.document if isinstance(window, Assessed) else window
         if key == document["id"]:
             every = enumerate(document["gates"])
             gates = [row if index in ran[key] else _without_result(row) for index, row in every]
         else:
-            # Judged by a test: what a later run of the test replaced is gone.
             gates = [row for index, row in enumerate(document["gates"]) if index in ran[key]]
-            if not gates:
-                continue
         if document["id"] in windows:
             windows[document["id"]]["gates"] += gates
         else:

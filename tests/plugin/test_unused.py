@@ -1,0 +1,106 @@
+"""Installed and not used: nothing is imported, printed or changed."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+#: What a run without gates must not pay for, to its very end.
+HEAVY = (
+    "numpy", "yaml", "requests", "urllib3", "jsonschema", "junit_xml", "jinja2",
+    "pytest_llmroof.assess", "pytest_llmroof.items", "pytest_llmroof.windows", "pytest_llmroof.markers",
+    "pytest_llmroof.account", "pytest_llmroof.units", "pytest_llmroof.analysis", "pytest_llmroof.roofline",
+    "pytest_llmroof.telemetry", "pytest_llmroof.gates", "pytest_llmroof.report", "pytest_llmroof.resolve",
+)  # fmt: skip
+
+WATCH = f"""
+import atexit, sys
+
+def tell():
+    found = [name for name in {HEAVY!r} if name in sys.modules]
+    ours = sorted(name for name in sys.modules if name.startswith("pytest_llmroof"))
+    open("modules", "w").write(" ".join(found) + "|" + " ".join(ours))
+
+atexit.register(tell)
+"""
+
+#: Only this plugin: others import what we must not.
+ALONE = ("--disable-plugin-autoload", "-p", "llmroof", "-p", "no:cacheprovider")
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "def test_it(): pass\n",
+        "def test_it(): assert 0\n",
+        "import pytest\n@pytest.mark.skip\ndef test_it(): pass\n",
+    ],
+)
+def test_nothing_is_imported_to_the_end_of_the_session(pytester: pytest.Pytester, test: str) -> None:
+    pytester.makeconftest(WATCH)
+    pytester.makepyfile(test)
+    (pytester.path / "config.yaml").write_text("a: 1")
+    result = pytester.runpytest_subprocess(*ALONE)
+    result.stdout.no_fnmatch_line("*roof*==*")
+    heavy, ours = (pytester.path / "modules").read_text().split("|")
+    assert heavy == ""
+    assert ours.split() == [
+        "pytest_llmroof", "pytest_llmroof.aggregate", "pytest_llmroof.fixtures", "pytest_llmroof.hookspecs",
+        "pytest_llmroof.options", "pytest_llmroof.plugin", "pytest_llmroof.rundir",
+    ]  # fmt: skip
+
+
+def test_ini_values_alone_import_nothing_either(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nllmroof_gpu = h100\nllmroof_deployment = tensor_parallel=2\n")
+    pytester.makeconftest(WATCH)
+    pytester.makepyfile("def test_it(): pass\n")
+    assert pytester.runpytest_subprocess(*ALONE).ret == 0
+    assert (pytester.path / "modules").read_text().startswith("|")
+
+
+def test_it_can_be_switched_off(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_it(): pass\n")
+    (pytester.path / "llmroof.yaml").write_text("nonsense: [")
+    result = pytester.runpytest_subprocess("-p", "no:llmroof")
+    result.assert_outcomes(passed=1)
+    result = pytester.runpytest_subprocess("-p", "no:llmroof", "--llmroof-gpu=h100")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
+#: Times what the plugin itself does, from its import to the end of the configuration.
+COST = """
+import functools, sys, time
+import pytest
+
+spent = 0.0
+
+def timed(function):
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        global spent
+        start = time.process_time()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            spent += time.process_time() - start
+    return call
+
+start = time.process_time()
+from pytest_llmroof import plugin
+spent += time.process_time() - start
+for name in ("pytest_addoption", "pytest_addhooks", "pytest_configure", "pytest_cmdline_main"):
+    setattr(plugin, name, timed(getattr(plugin, name)))
+assert pytest.main(["-q", *sys.argv[1:]]) == 0
+print(spent)
+"""
+
+
+def test_starting_costs_under_three_milliseconds(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least of some processes, as the machine may be busy; bytecode is cached, as from a user's second run on."""
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    script = pytester.makepyfile(cost=COST)
+    pytester.makepyfile(test_it="def test_it(): pass\n")
+    command = (sys.executable, "-X", f"pycache_prefix={pytester.path / 'cache'}", str(script), *ALONE, "test_it.py")
+    times = [float(pytester.run(*command).outlines[-1]) for _ in range(7)]
+    assert min(times) < 0.003, times
