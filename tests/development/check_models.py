@@ -4,7 +4,7 @@
 
 needs torch and transformers (5.24 is what the defaults are from), and no weights: classes are built on the meta device.
 It compares every count with ours and writes tests/data/models-golden.json, which the tests read; it is none of them
-itself. A difference is printed and fails the command, and the file is written all the same: it holds what the classes say.
+itself. A difference is printed and fails the command. The file is written all the same: it holds what the classes say.
 """
 
 from __future__ import annotations
