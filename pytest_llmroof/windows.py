@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_llmroof.asked import asks
 from pytest_llmroof.assess import assess
 from pytest_llmroof.errors import ConfigError, ConfigErrors, Position
 from pytest_llmroof.gates.assessment import Assessment
@@ -64,7 +65,11 @@ def assessed(config: pytest.Config, spec: WindowSpec, taken: Taken | None = None
     cache = config.stash.setdefault(_ASSESSED, {})
     found = cache.get(spec.id)
     if found is None:
-        if spec.sampled and taken is None:
+        if asks(spec):
+            from pytest_llmroof.moments import with_fixed_end
+
+            spec = with_fixed_end(config, spec)
+        elif spec.sampled and taken is None:
             from pytest_llmroof import live
 
             taken = live.taken(config, spec)
@@ -136,8 +141,15 @@ def _source(entry: str, where: str) -> object:
         return entry
     import yaml
 
+    class AsWritten(yaml.SafeLoader):
+        """YAML's rules, but times stay text: where they name no zone, that is for us to say."""
+
+    AsWritten.yaml_implicit_resolvers = {
+        letter: [(tag, rule) for tag, rule in rules if tag != "tag:yaml.org,2002:timestamp"]
+        for letter, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
     try:
-        return yaml.safe_load(entry)
+        return yaml.load(entry, AsWritten)  # noqa: S506 - a safe loader
     except yaml.YAMLError as error:
         # Without the entry itself: it may hold a token.
         problem = getattr(error, "problem", None) or "it cannot be read"

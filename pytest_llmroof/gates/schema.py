@@ -19,13 +19,16 @@ from typing import Any, Final, Literal
 from pytest_llmroof.errors import ConfigError
 from pytest_llmroof.gates.sources import check_end, check_source, shown_url
 from pytest_llmroof.near import did_you_mean
+from pytest_llmroof.telemetry.promql import matchers
 from pytest_llmroof.units import UnitError, describe, parse_as
 
 Schema = Mapping[str, Any]
 Path = tuple[str | int, ...]
 Place = Literal["file", "window", "gate"]
 
-_CHECKS: Final[Mapping[str, Callable[[str], object]]] = {"url": shown_url, "end": check_end, "source": check_source}
+_CHECKS: Final[Mapping[str, Callable[[str], object]]] = {
+    "url": shown_url, "end": check_end, "source": check_source, "selector": matchers,
+}  # fmt: skip
 
 _TYPE_WORDS: Final = {
     "string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false",

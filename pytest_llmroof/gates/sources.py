@@ -105,4 +105,4 @@ def check_end(text: str) -> None:
     except ValueError:
         raise ConfigError("not a time: expected RFC 3339 with a zone, like 2026-11-29T12:00:00Z") from None
     if moment.tzinfo is None:
-        raise ConfigError("names no zone: write Z at its end, or an offset like +01:00")
+        raise ConfigError("a time zone is missing: write Z at its end, or an offset like +01:00")

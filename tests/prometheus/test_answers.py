@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from scripted import Answer, Asked, Script, success, vector
+from scripted import Answer, Asked, Script, scripted, success, vector
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.fleetsource import prometheus_window
 from pytest_llmroof.telemetry.window import Window
 
 SECRET = "s3cr3t-token-of-a-tenant"
+
+
+@pytest.fixture
+def script() -> Iterator[Script]:
+    """Answers as its script says: a small fleet, where a test sets nothing else."""
+    with scripted() as found:
+        yield found
 
 
 def read(script: Script, **options: object) -> Window:

@@ -116,4 +116,4 @@ def test_without_gpu_and_model_it_judges_all_the_same(gate: Callable[..., Any], 
 def test_an_end_without_a_time_zone_is_refused(gate: Callable[..., Any], server: tuple[str, Path]) -> None:
     run = gate(None, telemetry(server[0], "2026-11-29T03:00:00"), GATE)
     assert run.rc == 4
-    assert "zone" in run.one_line
+    assert "a time zone is missing" in run.one_line
