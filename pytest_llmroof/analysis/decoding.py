@@ -134,10 +134,10 @@ def replica_decode(window: Window, pace: Pace, busy: Busy | None, prompt_steps: 
         batch = Bounded.spanning(counted, pace.outputs / pace.steps)
         basis = "batch = sequences in the engine's steps / steps"
     elif pace.steps and pace.engine.counters.get("decode_steps"):
-        batch = _outputs(pace).scaled(1 / pace.steps)
+        batch = _batch_by_outputs(window, pace, pace.steps)
         basis = "batch = outputs / decode steps"
     elif pace.steps and "tokens_at_finish" in window.conventions:
-        batch = _outputs(pace).scaled(1 / pace.steps)
+        batch = _batch_by_outputs(window, pace, pace.steps)
         basis = "batch = outputs / engine steps"
     elif pace.steps:
         value = pace.outputs / pace.steps
@@ -200,6 +200,13 @@ def _outputs(pace: Pace) -> Bounded:
     if generated is None or generated.exact or not generated.value:
         return Bounded.exactly(pace.outputs)
     return generated.scaled(pace.outputs / generated.value)
+
+
+def _batch_by_outputs(window: Window, pace: Pace, steps: float) -> Bounded:
+    """Outputs over steps; a step holds one sequence at the least, and no more than samples saw."""
+    batch = _outputs(pace).scaled(1 / steps)
+    low = max(batch.low, min(batch.value, 1.0))
+    return Bounded(batch.value, low, max(batch.value, min(batch.high, _most_sequences(window, pace))))
 
 
 def _believable_steps(engine: Engine, seconds: float, duration: float | None, stages: int) -> float | None:

@@ -34,7 +34,8 @@ class WindowSpec:
     """One window as specified. Raw values of ``gpu``, ``model`` and ``deployment`` are resolved by ``resolve.py``.
 
     ``id`` is the node id relative to the root directory; ``base`` the folder that relative paths are relative to.
-    Durations are seconds. ``engines`` are entries of engines beside the known ones (data/engines.yaml). ``unset`` names environment variables without value or default: such a window has no data.
+    Durations are seconds. ``unset`` names environment variables without value or default: such a window has no data.
+    ``engines`` are entries of serving engines beside the known ones, as data/engines.yaml holds them.
     ``positions`` maps a key (``gpu``, ``model``, ``deployment.tensor_parallel``, ...) to where it stands.
     """
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from engine_pages import Page, dynamo, llamacpp, lmdeploy, sglang, tgi, trtllm, write
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from pytest_llmroof.analysis.attribute import attribute
 from pytest_llmroof.analysis.diagnose import diagnose
@@ -18,6 +22,8 @@ from pytest_llmroof.analysis.facts import DecodeFacts, WindowFacts
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.measure import Measurements, measure
 from pytest_llmroof.analysis.measurement import Measurement, NoData
+from pytest_llmroof.analysis.metrics import metric_names
+from pytest_llmroof.errors import SourceError
 from pytest_llmroof.roofline.catalogue import accelerator
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.roofline.models import named_model
@@ -283,3 +289,47 @@ def test_a_frontend_knows_no_cache(tmp_path: Path) -> None:
     assert missing.remedy is not None
     assert "workers' pages" in missing.remedy
     assert measured(m, "ttft.mean").value == pytest.approx(0.7)
+
+
+# Whatever is left of a page
+
+
+@pytest.mark.parametrize("engine", [sglang, llamacpp, trtllm, lmdeploy, tgi, dynamo])
+@given(random=st.randoms(use_true_random=False), running=st.sampled_from((0.0, 3.0)))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_parts_of_a_page_give_numbers_or_reasons(
+    tmp_path: Path, engine: Page, random: Random, running: float
+) -> None:
+    """Families left out at random, as relabelling rules do."""
+    page: Page = partial(sglang, running=running) if engine is sglang else engine
+    if engine is llamacpp:
+        page = partial(llamacpp, running=running)
+    families = [line.split()[2] for line in page(1.0, None).splitlines() if line.startswith("# TYPE")]
+    kept = {family for family in families if random.random() < 0.6} or set(families)
+
+    def part(done: float, at: float | None) -> str:
+        lines = page(done, at).splitlines()
+        found = [line for line in lines if line.startswith("# scraped_at") or _family(line, families) in kept]
+        return "\n".join(found) + "\n"
+
+    paths = write(tmp_path, part)
+    try:
+        window = read_window([(path, path.name) for path in paths])
+    except SourceError:
+        return
+    facts = gather(window, EIGHT_B)
+    m = measure(facts)
+    for name in metric_names():
+        if "(" in name:
+            continue
+        outcome = m[name]
+        if isinstance(outcome, Measurement):
+            assert math.isfinite(outcome.value) or outcome.undecided
+        else:
+            assert outcome.reason
+    attribute(facts, m, observed_by_engine(facts))
+
+
+def _family(line: str, families: list[str]) -> str:
+    name = line.split()[2] if line.startswith("#") else line.partition("{")[0].split()[0]
+    return max((family for family in families if name.startswith(family)), key=len, default="")

@@ -61,6 +61,7 @@ def test_a_short_name_says_which_board(gate: Gate) -> None:
     run = gate(gates("decode.mbu >= 28%", gpu="a100"))
     assert run.rc == 0, run.text
     assert run.value("decode.mbu") == pytest.approx(0.313, abs=0.0005)
+    assert "a100-sxm4-40gb" in run.one_line
 
 
 def test_sixteen_bit_weights_cannot_be(gate: Gate) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from engine_pages import trtllm, write
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.reading import read_window
@@ -184,3 +187,13 @@ def test_documentation_s_sample_is_refused_with_its_place(shared_data: Path) -> 
     path = shared_data / "engines" / "trtllm-serve-docs-iteration-stats-excerpt.json.txt"
     with pytest.raises(SourceError, match=r":1:\d+: this JSON is damaged"):
         read(path)
+
+
+@given(cuts=st.lists(st.integers(0, len(LOAD)), max_size=4))
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_however_the_records_are_cut_the_totals_are_the_same(tmp_path: Path, cuts: list[int]) -> None:
+    ends = [0, *sorted(cuts), len(LOAD)]
+    text = "\n".join(json.dumps(LOAD[first:last]) for first, last in pairwise(ends))
+    counters = only(read(stats(tmp_path, text))).counters
+    assert counters["steps"] == 100
+    assert counters["decode_step_seconds"] == pytest.approx(0.99)
