@@ -40,8 +40,9 @@ class Process:
         self.itl = labelled(Histogram, "vllm:inter_token_latency_seconds", buckets=SECOND_BOUNDS)
         self.ttft = labelled(Histogram, "vllm:time_to_first_token_seconds", buckets=SECOND_BOUNDS)
         self.e2e = labelled(Histogram, "vllm:e2e_request_latency_seconds", buckets=SECOND_BOUNDS)
-        start = Gauge("process_start_time_seconds", "start", registry=self.registry)
-        start.set(time.time() - 3600 if started is None else started)
+        if started != 0:  # what runs in several processes does not tell
+            start = Gauge("process_start_time_seconds", "start", registry=self.registry)
+            start.set(time.time() - 3600 if started is None else started)
         self._work(steps)
 
     def page(self) -> bytes:

@@ -6,9 +6,11 @@ Proxies and CA bundles come from the environment, credentials from the URL, a he
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any, Final
@@ -65,12 +67,74 @@ class _Authorization(AuthBase):
         return request
 
 
-class _Unverified(urllib3.connection.HTTPSConnection):
+class _Watch:
+    """Hangs up on a server that takes its time: time-outs of sockets begin anew with every byte that comes."""
+
+    def __init__(self, seconds: float) -> None:
+        self.expired = False
+        self._sockets: list[socket.socket] = []
+        self._timer = threading.Timer(seconds, self._expire)
+        self._timer.daemon = True
+
+    def __enter__(self) -> _Watch:
+        _WATCH.current = self
+        self._timer.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._timer.cancel()
+        self._timer.join()
+        _WATCH.current = None
+        self._sockets.clear()
+
+    def over(self, connection: socket.socket | None) -> None:
+        """Look after a connection."""
+        if connection is not None:
+            self._sockets.append(connection)
+
+    def _expire(self) -> None:
+        self.expired = True
+        for each in self._sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
+class _Local(threading.local):
+    current: _Watch | None = None
+
+
+#: Every endpoint is fetched in a thread of its own.
+_WATCH: Final = _Local()
+
+
+class _Connection(urllib3.connection.HTTPConnection):
+    def connect(self) -> None:
+        super().connect()
+        if _WATCH.current is not None:
+            _WATCH.current.over(self.sock)
+
+
+class _TlsConnection(urllib3.connection.HTTPSConnection):
+    def connect(self) -> None:
+        super().connect()
+        if _WATCH.current is not None:
+            _WATCH.current.over(self.sock)
+
+
+class _Unverified(_TlsConnection):
     """TLS whose certificate the user asked not to check: that needs no warning at every scrape."""
 
     def connect(self) -> None:
         super().connect()
         self.is_verified = True
+
+
+class _Pool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _TlsPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _TlsConnection
 
 
 class _UnverifiedPool(urllib3.HTTPSConnectionPool):
@@ -90,10 +154,16 @@ class Adapter(HTTPAdapter):
         if self.endpoint.address and self.endpoint.url.startswith("https:"):
             kwargs |= {"server_hostname": host, "assert_hostname": host}
         super().init_poolmanager(*args, **kwargs)
-        if self.endpoint.verify is False:
-            self.poolmanager.pool_classes_by_scheme = {
-                "http": urllib3.HTTPConnectionPool, "https": _UnverifiedPool,
-            }  # fmt: skip
+        self.poolmanager.pool_classes_by_scheme = self._pools()
+
+    def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
+        """The same connections behind a proxy."""
+        manager = super().proxy_manager_for(proxy, **kwargs)
+        manager.pool_classes_by_scheme = self._pools()
+        return manager
+
+    def _pools(self) -> dict[str, type[urllib3.HTTPConnectionPool]]:
+        return {"http": _Pool, "https": _UnverifiedPool if self.endpoint.verify is False else _TlsPool}
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
         """Send the request to the endpoint's own address, where it has one."""
@@ -110,15 +180,21 @@ class Adapter(HTTPAdapter):
 def fetch(endpoint: Endpoint) -> bytes:
     """The page that an endpoint answers, unpacked, as UTF-8 and checked to be metrics' text. SourceError otherwise."""
     deadline = _monotonic() + endpoint.timeout_seconds
+    # A little longer than what each step may take by itself, so that the plain time-outs say what they are about.
+    watch = _Watch(1.25 * endpoint.timeout_seconds + 0.1)
     try:
-        with requests.Session() as session:
+        with watch, requests.Session() as session:
             session.mount(endpoint.url.partition(":")[0] + "://", Adapter(endpoint))
             with _answer(session, endpoint) as response:
                 if response.status_code != 200:
                     raise _status_error(endpoint, response.status_code)
                 body = _body(endpoint, response, deadline)
     except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+        if watch.expired:
+            raise _unfinished(endpoint) from None
         raise transport_error(endpoint, error) from None
+    if watch.expired:
+        raise _unfinished(endpoint)
     if not body.strip():
         raise _error(endpoint, "answered an empty page")
     return text_of(body, endpoint.shown).encode()
@@ -173,13 +249,17 @@ def _body(endpoint: Endpoint, response: requests.Response, deadline: float) -> b
         if len(body) > MAXIMUM_BYTES:
             raise _error(endpoint, f"answered more than {MAXIMUM_BYTES // 2**20} MiB, which is no page of metrics")
         if _monotonic() > deadline:
-            seconds = f"{endpoint.timeout_seconds:g} s"
-            raise _error(endpoint, f"did not finish its answer within {seconds}", "give a longer timeout")
+            raise _unfinished(endpoint)
     return bytes(body)
 
 
 def _error(endpoint: Endpoint, problem: str, remedy: str | None = None) -> SourceError:
     return SourceError(f"{endpoint.shown} {problem}", remedy)
+
+
+def _unfinished(endpoint: Endpoint) -> SourceError:
+    seconds = f"{endpoint.timeout_seconds:g} s"
+    return _error(endpoint, f"did not finish its answer within {seconds}", "give a longer timeout")
 
 
 def _unsendable(endpoint: Endpoint) -> SourceError:

@@ -120,6 +120,24 @@ def refuse_two_servers(scrapes: Sequence[Scrape]) -> None:
                 "scrape pods, or ask Prometheus; files of several servers need a folder each or an `# endpoint` line",
             )
         starts.append(scrape.start)
+    _refuse_turns([scrape for scrape in scrapes if scrape.start is None])
+
+
+def _refuse_turns(scrapes: Sequence[Scrape]) -> None:
+    """SourceError where counters fall and then, in one step, are back where they were: another server's, by turns.
+
+    A server that starts anew first loads its model, and makes up for what it had done little by little.
+    """
+    fallen: Scrape | None = None
+    for earlier, later in pairwise(scrapes):
+        if fallen is None and _restart_sign(earlier, later):
+            fallen = earlier
+        elif fallen is not None and earlier.work < fallen.work / 2 and later.work >= fallen.work:
+            raise SourceError(
+                f"{earlier.location} and {later.location} come from two servers: their counters fall, and are back at "
+                "once",
+                "scrape pods, or ask Prometheus; files of several servers need a folder each or an `# endpoint` line",
+            )
 
 
 def _same(one: float, other: float) -> bool:
