@@ -16,28 +16,37 @@ from pytest_llmroof.analysis.floors import decode_costs
 from pytest_llmroof.analysis.measurement import NoData
 from pytest_llmroof.analysis.sources import clock_error, fits_cache, roofs
 from pytest_llmroof.analysis.thresholds import threshold
+from pytest_llmroof.analysis.tokens import observations
 from pytest_llmroof.analysis.work import window_work
 from pytest_llmroof.roofline.catalogue import accelerator_for_device
 from pytest_llmroof.roofline.cost import memory_fit
 from pytest_llmroof.roofline.deployment import Deployment, element_bytes
+from pytest_llmroof.roofline.models import served_model
 from pytest_llmroof.roofline.models.names import precision_hint
 from pytest_llmroof.units import format_quantity
 
 #: Weights of these many bytes an element or more are not quantised.
 _SIXTEEN_BIT: Final = 2.0
+_ONE_SERVER: Final = "that both scrapes are of one server, whole and as they came"
 
 
 @dataclass(frozen=True)
 class Contradiction:
     """What contradicts what, which inputs to check, and the utilisation that they imply, where there is one.
 
-    ``per_gpu`` says that figures per GPU are wrong, too, not only those that rest on the physics.
+    ``per_gpu`` says that figures per GPU are wrong, too, not only those that rest on the physics; ``counts`` names the
+    beginnings of others that are.
     """
 
     reason: str
     check: str
     implied: float | None = None
     per_gpu: bool = False
+    counts: tuple[str, ...] = ()
+
+    def spoils(self, metric: str, physics: bool) -> bool:
+        """Whether a metric rests on what contradicts itself; ``physics``: it needs the model and the accelerator."""
+        return physics or (self.per_gpu and metric.endswith(".per_gpu")) or metric.startswith(self.counts)
 
 
 def contradictions(facts: WindowFacts) -> tuple[Contradiction, ...]:
@@ -58,6 +67,49 @@ def _served_precision(facts: WindowFacts) -> Iterator[Contradiction]:
                 "the weights' precision first: give `weights:` (or `weight_bytes:` in a model mapping), "
                 "or the served checkpoint's own config.json",
             )
+
+
+def _served_model(facts: WindowFacts) -> Iterator[Contradiction]:
+    """A served name that is exactly one model of the catalogue, and another was given."""
+    deployment = facts.deployment
+    if deployment.model is None or deployment.provenance.get("model") == "telemetry":
+        return
+    for name in facts.window.model_names:
+        served = served_model(name)
+        if served is None or abs(deployment.model.parameters / served.parameters - 1) <= threshold("same_model"):
+            continue
+        yield Contradiction(
+            f"the served model is {name} ({served.parameters / 1e9:.3g}e9 parameters), the model given "
+            f"{deployment.model.name} ({deployment.model.parameters / 1e9:.3g}e9)",
+            f"`model:` ({served.name} is what the telemetry shows), and that the telemetry is of this server",
+        )
+
+
+def _tokens(facts: WindowFacts) -> Iterator[Contradiction]:
+    """More tokens counted than went through the engine's steps, or came in its outputs."""
+    window = facts.window
+    held = window.counter("step_tokens")
+    for quantity, spoiled in (("generation_tokens", "output."), ("prompt_tokens_computed", "input.")):
+        count = window.counter(quantity)
+        if count and held and count > threshold("tokens_in_steps") * held:
+            name, of_steps = window.source_name(quantity) or quantity, window.source_name("step_tokens")
+            yield Contradiction(
+                f"{name} grew by {count:.6g}, but all steps of the window held {held:.6g} tokens ({of_steps})",
+                _ONE_SERVER,
+                counts=(spoiled,),
+            )
+    generated, intervals, first = facts.generated_tokens, observations(window, "itl"), observations(window, "ttft")
+    if "itl_per_step" not in window.conventions or not generated or intervals is None or first is None:
+        return
+    drafts, drafted = window.counter("draft_steps"), window.counter("draft_tokens")
+    most = max(threshold("tokens_per_output"), 1 + drafted / drafts if drafts and drafted else 0.0)
+    if generated > most * (intervals + first):
+        yield Contradiction(
+            f"{window.source_name('generation_tokens')} grew by {generated:.6g} in {intervals + first:.6g} outputs: "
+            f"more than {most:.0f} tokens in each",
+            _ONE_SERVER,
+            counts=("output.",),
+        )
 
 
 def _memory(facts: WindowFacts) -> Iterator[Contradiction]:
@@ -157,7 +209,7 @@ def _whole_window(facts: WindowFacts) -> Iterator[Contradiction]:
 
 
 _CHECKS: Final[tuple[Callable[[WindowFacts], Iterator[Contradiction]], ...]] = (
-    _served_precision, _memory, _replicas, _device, _decode_step, _whole_window,
+    _served_model, _tokens, _served_precision, _memory, _replicas, _device, _decode_step, _whole_window,
 )  # fmt: skip
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from pytest_llmroof.analysis.busytime import busy_time
 from pytest_llmroof.analysis.decoding import Pace, least_busy, pace_of, replica_decode, weighted
@@ -19,9 +21,12 @@ from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.telemetry.window import Histogram, Window
 
+_Value = TypeVar("_Value")
+
 
 def gather(window: Window, deployment: Deployment, phase: Phase | None = None) -> WindowFacts:
     """Everything that is known of a window before any metric; ``phase`` is the written one, found where it is None."""
+    window = _known_of_all(window)
     deployment = _with_replicas(deployment, window)
     tokens = count_tokens(window)
     paces = [pace for engine in window.engines if (pace := pace_of(window, engine, deployment)) is not None]
@@ -60,6 +65,27 @@ def gather(window: Window, deployment: Deployment, phase: Phase | None = None) -
 
 def _timed_apart(window: Window, decode: DecodeFacts) -> bool:
     return "decode_steps_apart" in window.conventions and "decode_step_seconds" in decode.quantities
+
+
+def _known_of_all(window: Window) -> Window:
+    """The window without the quantities that one of its engines gave, but damaged: sums would lack its part."""
+    unusable = {quantity for engine in window.engines for quantity in engine.unusable}
+    if not unusable:
+        return window
+    engines = [
+        replace(
+            engine,
+            counters=_without(engine.counters, unusable),
+            histograms=_without(engine.histograms, unusable),
+            finished={} if "requests_finished" in unusable else engine.finished,
+        )
+        for engine in window.engines
+    ]
+    return replace(window, engines=tuple(engines))
+
+
+def _without(known: Mapping[str, _Value], unusable: set[str]) -> dict[str, _Value]:
+    return {quantity: value for quantity, value in known.items() if quantity not in unusable}
 
 
 def _with_replicas(deployment: Deployment, window: Window) -> Deployment:

@@ -89,10 +89,10 @@ class Measurements(Mapping[str, Outcome]):
         if isinstance(measured, NoData) and self.facts.idle:
             return measured
         physics = metric.needs == ("gpu", "model")
-        if not physics and not name.endswith(".per_gpu"):
+        if not physics and not name.startswith(("output.", "input.")) and not name.endswith(".per_gpu"):
             return measured
         for found in self.contradictions:
-            if physics or found.per_gpu:
+            if found.spoils(name, physics):
                 return Impossible(name, found.reason, found.check, found.implied)
         return measured
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Final
 
 from pytest_llmroof.analysis.facts import WindowFacts
-from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome
+from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData, Outcome
 from pytest_llmroof.analysis.residency import gauge, under_load
 from pytest_llmroof.analysis.sources import NO_CLOCK, not_exported, over_duration, source, sources
-from pytest_llmroof.analysis.thresholds import remedy
+from pytest_llmroof.analysis.thresholds import remedy, threshold
 from pytest_llmroof.analysis.tokens import count_tokens
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.units import Unit
@@ -52,11 +52,11 @@ def prefix_hit_rate(facts: WindowFacts, metric: str) -> Outcome:
     queries, hits = window.counter("prefix_queries"), window.counter("prefix_hits")
     if queries and hits is not None:
         how = "tokens found over tokens looked up in the prefix cache"
-        return _exact(facts, metric, hits / queries, "fraction", how, queries, "prefix_hits", "prefix_queries")
+        return _share(facts, metric, hits, queries, how, "prefix_hits", "prefix_queries")
     cached, prompt = window.counter("prompt_tokens_cached"), window.counter("prompt_tokens")
     if prompt and cached is not None:
         how = "cached prompt tokens over prompt tokens"
-        return _exact(facts, metric, cached / prompt, "fraction", how, prompt, "prompt_tokens_cached")
+        return _share(facts, metric, cached, prompt, how, "prompt_tokens_cached", "prompt_tokens")
     rate = gauge(window, "prefix_hit_rate", lambda values: sum(values) / len(values))
     inside = under_load(window, rate) if rate is not None else None
     known = [value for value in inside.values if 0 <= value <= 1] if inside is not None else []
@@ -74,7 +74,7 @@ def acceptance_rate(facts: WindowFacts, metric: str) -> Outcome:
     if not drafted:
         return NoData(metric, "no token was drafted in this window", remedy("speculative"))
     how = "accepted over drafted tokens"
-    return _exact(facts, metric, accepted / drafted, "fraction", how, drafted, "accepted_tokens", "draft_tokens")
+    return _share(facts, metric, accepted, drafted, how, "accepted_tokens", "draft_tokens")
 
 
 def tokens_per_step(facts: WindowFacts, metric: str) -> Outcome:
@@ -146,6 +146,15 @@ def _rate(
 
 def _exactly(amount: float | None) -> Bounded | None:
     return None if amount is None else Bounded.exactly(amount)
+
+
+def _share(facts: WindowFacts, metric: str, part: float, whole: float, method: str, *quantities: str) -> Outcome:
+    """One counter's share of another: more than all of it cannot be."""
+    if part > whole * (1 + threshold("whole_share")):
+        names = [source(facts.window, quantity) for quantity in quantities]
+        reason = f"{names[0]} grew by {part:.6g}, {names[1]} by {whole:.6g} only: a share of {part / whole * 100:.0f} %"
+        return Impossible(metric, reason, "that both scrapes are of one server, whole and as they came", part / whole)
+    return _exact(facts, metric, min(1.0, part / whole), "fraction", method, whole, *quantities)
 
 
 def _exact(

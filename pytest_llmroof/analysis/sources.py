@@ -17,6 +17,19 @@ from pytest_llmroof.telemetry.window import Unavailable, Window
 
 NO_CLOCK: Final = "the sources carry no clock, so the window's duration is not known"
 
+_TOKENS: Final = ("itl", "steps", "step_tokens", "prompt", "generation", "computed_length")
+#: Beginnings of metrics' names, and of the quantities' that they rest on; tokens and steps for all others.
+_RESTS_ON: Final[dict[str, tuple[str, ...]]] = {
+    **{name: (name,) for name in ("ttft", "tpot", "itl", "e2e", "queue", "running", "waiting", "preemptions")},
+    "kv_cache": ("kv_usage",),
+    "prefix_cache": ("prefix", "prompt_tokens"),
+    "speculative": ("draft", "accept"),
+    "requests": ("requests", "e2e"),
+    "errors": ("requests",),
+    "output": ("generation",),
+    "input": ("prompt",),
+}
+
 
 @dataclass(frozen=True)
 class Roofs:
@@ -78,7 +91,23 @@ def not_exported(facts: WindowFacts, metric: str, what: str, key: str) -> NoData
     if (never := cannot(facts.window, metric)) is not None:
         return NoData(metric, never.reason, never.remedy)
     where = ", ".join(dict.fromkeys(info.location for info in facts.window.sources)) or "the sources"
+    if unusable := _unusable(facts.window, metric):
+        found = f"{facts.window.engine_title} gives no usable {what}: {'; '.join(unusable[:2])} ({where})"
+        return NoData(metric, found, "scrape the server again, whole pages as they come")
     return NoData(metric, f"{facts.window.engine_title} exports no {what} in {where}", remedy(key))
+
+
+def _unusable(window: Window, metric: str) -> list[str]:
+    """What is wrong with the series that a metric rests on, each once."""
+    rests_on = next((kinds for head, kinds in _RESTS_ON.items() if metric.startswith(head)), _TOKENS)
+    return list(
+        dict.fromkeys(
+            problem
+            for engine in window.engines
+            for quantity, problem in engine.unusable.items()
+            if quantity.startswith(rests_on)
+        )
+    )
 
 
 def cannot(window: Window, metric: str) -> Unavailable | None:

@@ -76,7 +76,7 @@ def count_tokens(window: Window) -> Tokens:
     mean_prompt = _mean(window, "prompt_length") or _ratio(prompt, first or finished)
     mean_output = _mean(window, "generation_length") or _ratio(generated, finished or _begun(window, first))
     return Tokens(
-        prompt=prompt if prompt is not None else computed,
+        prompt=prompt if prompt is not None or _is_unusable(window, "prompt_tokens") else computed,
         computed=computed,
         generated=generated,
         first=first,
@@ -193,6 +193,11 @@ def _of_all(window: Window, counter: str) -> float | None:
     """A counter summed over all engines, None unless each of them has it."""
     values = [engine.counters[counter] for engine in window.engines if counter in engine.counters]
     return sum(values) if values and len(values) == len(window.engines) else None
+
+
+def _is_unusable(window: Window, quantity: str) -> bool:
+    """Whether an engine gave a quantity, but damaged: then no other stands for it."""
+    return any(quantity in engine.unusable for engine in window.engines)
 
 
 def _mean(window: Window, histogram: str) -> float | None:

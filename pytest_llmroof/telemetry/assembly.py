@@ -39,6 +39,7 @@ def engines_of(
                     finished=moved.finished,
                     names=moved.names,
                     facts=last.facts,
+                    unusable=moved.unusable,
                 )
             )
     return found
@@ -97,7 +98,8 @@ def progress_of(servers: Servers, engine: EngineNames, clock: Clock) -> Series |
     for server, scrapes in servers.items():
         for index, scrape in enumerate(scrapes):
             for identity, snapshot in scrape.snapshots.items():
-                events.append((clock.time_of(scrape, index), server, identity, snapshot.work(engine.work)))
+                if not snapshot.damaged.keys() & set(engine.work):
+                    events.append((clock.time_of(scrape, index), server, identity, snapshot.work(engine.work)))
     latest: dict[tuple[str, Identity], float] = {}
     times: list[float] = []
     values: list[float] = []

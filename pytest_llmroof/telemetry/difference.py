@@ -14,17 +14,27 @@ from pytest_llmroof.telemetry.window import Histogram
 
 #: A start time that differs by less is the same, printed with fewer digits.
 SAME_START_SECONDS: Final = 1.0
+#: A page is not written at one instant: a sum may be apart from its buckets by this share.
+_TORN: Final = 0.02
 
 
 @dataclass
 class Difference:
-    """The increase of everything that one engine exposes. ``problems`` say what could not be taken."""
+    """The increase of everything that one engine exposes. ``problems`` say what could not be taken.
+
+    ``unusable`` names the quantities of which none could be taken, each with the reason.
+    """
 
     counters: dict[str, float] = field(default_factory=dict)
     histograms: dict[str, Histogram] = field(default_factory=dict)
     finished: dict[str, float] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    unusable: dict[str, str] = field(default_factory=dict)
+
+    def without(self, quantity: str, problem: str) -> None:
+        """Note that a quantity's increase cannot be taken, and why: the first reason is the cause of others."""
+        self.unusable.setdefault(quantity, problem)
 
 
 def reset_between(earlier: Snapshot, later: Snapshot) -> str | None:
@@ -50,20 +60,29 @@ def reset_between(earlier: Snapshot, later: Snapshot) -> str | None:
 
 def difference(earlier: Snapshot | None, later: Snapshot, engine: EngineNames) -> Difference:
     """The increase from ``earlier`` to ``later``; since the engine's start where there is no earlier snapshot."""
-    found = Difference(names=dict(later.names), problems=list(later.problems))
+    found = Difference(names=dict(later.names))
+    for snapshot in (later, earlier):
+        for quantity, problem in (snapshot.damaged if snapshot else {}).items():
+            found.without(quantity, problem)
     _counters(found, earlier, later, engine)
     for quantity, buckets in later.histograms.items():
         base = earlier.histograms.get(quantity) if earlier else None
         if base is not None and earlier is not None and not _same_name(earlier, later, quantity):
             base = None
         if base is None and not _starts_at_zero(earlier, later, quantity, engine):
-            found.problems.append(_not_in_both(later.names[quantity]))
+            found.without(quantity, _not_in_both(later.names[quantity]))
             continue
         _histogram(found, quantity, base, buckets)
     _finished(found, earlier, later, engine)
     _drop_what_is_off(found, later, engine)
     _derive(found, later, engine)
     kept = {*found.counters, *found.histograms, *later.gauges}
+    found.problems.extend(problem for problem in found.unusable.values() if problem not in found.problems)
+    found.unusable = {
+        quantity: problem
+        for quantity, problem in found.unusable.items()
+        if quantity not in kept or (quantity == "requests_finished" and not found.finished)  # their number alone is kept
+    }
     found.names = {quantity: name for quantity, name in found.names.items() if quantity in kept}
     return found
 
@@ -75,7 +94,7 @@ def _counters(found: Difference, earlier: Snapshot | None, later: Snapshot, engi
             base = None
         if base is None:
             if not _starts_at_zero(earlier, later, quantity, engine):
-                found.problems.append(_not_in_both(later.names[quantity]))
+                found.without(quantity, _not_in_both(later.names[quantity]))
                 continue
             base = 0.0
         found.counters[quantity] = value - base
@@ -92,6 +111,8 @@ def _starts_at_zero(earlier: Snapshot | None, later: Snapshot, quantity: str, en
     """
     if earlier is None:
         return True
+    if quantity in earlier.damaged:
+        return False
     if quantity in earlier.counters or quantity in earlier.histograms:
         buckets = earlier.histograms.get(quantity)
         return not earlier.counters.get(quantity) and (buckets is None or not buckets.count)
@@ -117,17 +138,33 @@ def _histogram(found: Difference, quantity: str, base: Buckets | None, buckets: 
         total -= base.total
     increases = tuple(high - low for low, high in zip([0.0, *counts], counts, strict=False))
     if any(increase < 0 for increase in increases) or (total < 0 and counts[-1] > 0):
-        found.problems.append(f"{name} decreased in a bucket: it is not used")
+        found.without(quantity, f"{name} decreased in a bucket or in its sum: it is not used")
         return
-    found.histograms[quantity] = Histogram(bounds, increases, total if counts[-1] else 0.0)
+    increase = Histogram(bounds, increases, total if counts[-1] else 0.0)
+    if (low := _least_sum(increase)) > total * (1 + _TORN) or _greatest_sum(increase) < total * (1 - _TORN):
+        side = "less" if low > total else "more"
+        found.without(quantity, f"{name} has {side} in its sum than its buckets allow: it is not used")
+        return
+    found.histograms[quantity] = increase
+
+
+def _least_sum(histogram: Histogram) -> float:
+    """The least that a histogram's sum can be: every observation at the lower bound of its bucket."""
+    lows = (0.0, *(max(0.0, bound) for bound in histogram.bounds))
+    return sum(count * low for count, low in zip(histogram.counts, lows, strict=False) if count)
+
+
+def _greatest_sum(histogram: Histogram) -> float:
+    """The most that it can be: every observation at the upper bound of its bucket."""
+    return sum(count * bound for count, bound in zip(histogram.counts, histogram.bounds, strict=True) if count)
 
 
 def _finished(found: Difference, earlier: Snapshot | None, later: Snapshot, engine: EngineNames) -> None:
-    if not later.finished:
+    if not later.finished or "requests_finished" in found.unusable:
         return
     known = earlier is None or earlier.finished or "requests_finished" in earlier.declared or engine.absent_until_fed
     if not known:
-        found.problems.append(_not_in_both(later.names["requests_finished"]))
+        found.without("requests_finished", _not_in_both(later.names["requests_finished"]))
         return
     before: Mapping[str, float] = earlier.finished if earlier else {}
     found.finished = {reason: value - before.get(reason, 0.0) for reason, value in later.finished.items()}

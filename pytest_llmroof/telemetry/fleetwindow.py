@@ -163,6 +163,7 @@ def _counted(read: Read, server: Server, rows: Sequence[Row], said: list[str]) -
                 finished=moved.finished,
                 names=moved.names,
                 facts=snapshot.facts,
+                unusable=moved.unusable,
                 seen=(first, last),
                 progress=_own_progress(server, first, last),
             )

@@ -25,6 +25,10 @@ class Buckets:
         return self.counts[-1]
 
 
+#: A page is not written at one instant: its lines may be apart by an observation, and by this share of them.
+_TORN = 0.01
+
+
 class Unusable(Exception):
     """Why a histogram cannot be used, in words that follow its name."""
 
@@ -87,6 +91,8 @@ class GatheredHistogram:
             raise Unusable("has a bucket that is not a number")
         if counts[0] < 0 or any(low > high for low, high in pairwise(counts)):
             raise Unusable("has buckets that are not cumulative")
+        if self.count is not None and abs(self.count - counts[-1]) > 1 + _TORN * counts[-1]:
+            raise Unusable(f"counts {self.count:.15g} observations, and {counts[-1]:.15g} in its buckets")
         return Buckets(bounds, counts, self.sum)
 
 

@@ -17,6 +17,10 @@ _START: Final = "process_start_time_seconds"
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.+-]{1,40}")
 
 
+#: What gauges cannot exceed: shares, a little rounding apart.
+_MOST: Final = dict.fromkeys(("kv_usage", "prefix_hit_rate", "acceptance_rate"), 1.0 + 1e-6)
+
+
 class Identity(NamedTuple):
     """What tells one engine from its siblings on a page."""
 
@@ -32,7 +36,10 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One engine on one page. ``declared`` quantities have a type, though maybe no series yet."""
+    """One engine on one page. ``declared`` quantities have a type, though maybe no series yet.
+
+    ``damaged`` are quantities whose series say what cannot be (negative, not a number, not cumulative), and what.
+    """
 
     identity: Identity
     counters: Mapping[str, float] = field(default_factory=dict)
@@ -44,7 +51,7 @@ class Snapshot:
     facts: Mapping[str, str] = field(default_factory=dict)
     disabled: frozenset[str] = frozenset()
     declared: frozenset[str] = frozenset()
-    problems: tuple[str, ...] = ()
+    damaged: Mapping[str, str] = field(default_factory=dict)
 
     def work(self, quantities: tuple[str, ...]) -> float:
         """The running total of everything that moves when the engine works."""
@@ -163,10 +170,11 @@ class _Collector:
         self.created: dict[str, float] = {}
         self.facts: dict[str, str] = {}
         self.disabled: set[str] = set()
-        self.problems: list[str] = []
+        self.damaged: dict[str, str] = {}
 
     def take(self, other: _Collector, share: float) -> None:
         """A share of the counters and histograms of the whole server, where the engine has none of its own."""
+        self.damaged.update(other.damaged)
         for key, value in other.counters.items():
             if key not in self.counters:
                 self.counters[key], self.exposed[key] = value * share, other.exposed[key]
@@ -190,6 +198,8 @@ class _Collector:
         if target.part == "created":
             if math.isfinite(value):
                 self.created[sample.name] = min(value, self.created.get(sample.name, math.inf))
+        elif target.kind in ("counter", "finished") and not 0 <= value < math.inf:
+            self.damaged[target.quantity] = f"{sample.name} is {value:g}, which no count can be"
         elif target.kind == "counter":
             if self.exposed.setdefault(key, sample.name) == sample.name:  # not `x` beside `x_total`
                 self._count(key, target, sample)
@@ -200,7 +210,7 @@ class _Collector:
         elif target.kind == "gauge":
             self._gauge(key, target, sample)
         elif target.kind == "finished":
-            if math.isfinite(value) and self.exposed.setdefault(key, sample.name) == sample.name:
+            if self.exposed.setdefault(key, sample.name) == sample.name:
                 reason = sample.labels.get(self.engine.reason_label, "")
                 self.finished[reason] = self.finished.get(reason, 0.0) + value
         else:
@@ -230,6 +240,9 @@ class _Collector:
     def _gauge(self, key: tuple[str, int], target: Target, sample: Sample) -> None:
         if target.disabled is not None and sample.value == target.disabled:
             self.disabled.add(target.quantity)
+        elif not 0 <= sample.value * target.scale <= _MOST.get(target.quantity, math.inf):
+            if not math.isnan(sample.value):  # which says that it has no value yet
+                self.damaged[target.quantity] = f"{sample.name} is {sample.value:g}, which it cannot be"
         elif math.isfinite(sample.value):
             self.exposed.setdefault(key, sample.name)
             per_process = any(label in sample.labels for label in self.processes)
@@ -248,15 +261,19 @@ class _Collector:
                 histograms[key[0]] = self.histograms[key].buckets()
                 names.setdefault(key[0], self.histograms[key].name)
             except Unusable as error:
-                self.problems.append(f"{self.histograms[key].name} {error}")
+                self.damaged[key[0]] = f"{self.histograms[key].name} {error}"
         for key in _preferred(dict.fromkeys(self.gauges, True)):
             gauges[key[0]] = _combined(self.gauges[key])
             names[key[0]] = self.exposed[key]
-        if self.finished:
+        for quantity in self.damaged:
+            for kept in (counters, histograms, gauges):
+                kept.pop(quantity, None)
+        finished = {} if "requests_finished" in self.damaged else self.finished
+        if finished:
             names["requests_finished"] = self.exposed["requests_finished", 0]
         return Snapshot(
-            self.identity, counters, histograms, gauges, self.finished, names, self.created, self.facts,
-            frozenset(self.disabled), declared, tuple(self.problems),
+            self.identity, counters, histograms, gauges, finished, names, self.created, self.facts,
+            frozenset(self.disabled), declared, self.damaged,
         )  # fmt: skip
 
 

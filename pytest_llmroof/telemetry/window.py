@@ -82,6 +82,8 @@ class Engine:
     """First and last sample of this engine alone (Unix seconds), where that is not the whole window's."""
     progress: Series | None = None
     """``Window.progress`` of this engine alone, where it is known."""
+    unusable: Mapping[str, str] = field(default_factory=dict)
+    """Quantities that it exposes, but of which no increase could be taken, each with the reason."""
 
 
 @dataclass(frozen=True)

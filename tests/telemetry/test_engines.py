@@ -175,7 +175,7 @@ def test_a_histogram_that_contradicts_itself_is_left_out_and_said(text: str, pro
     lines = "".join(line.replace("x_", f"{name}_", 1) for line in text.splitlines(keepends=True))
     snapshot = only(lines)
     assert snapshot.histograms == {}
-    assert snapshot.problems == (problem.replace("x ", f"{name} ", 1),)
+    assert list(snapshot.damaged.values()) == [problem.replace("x ", f"{name} ", 1)]
 
 
 def test_a_histogram_of_sum_and_count_alone_has_a_mean() -> None:
@@ -222,7 +222,7 @@ def test_every_scrape_of_every_release_is_read(shared_data: Path) -> None:
             assert counters <= set(snapshot.counters)
             assert {"ttft", "itl", "e2e", "queue", "prefill_time", "step_tokens"} <= set(snapshot.histograms)
             assert {"running", "waiting", "kv_usage"} <= set(snapshot.gauges)
-            assert snapshot.problems == ()
+            assert snapshot.damaged == {}
 
 
 def test_real_scrapes_of_old_releases(shared_data: Path) -> None:
