@@ -64,17 +64,23 @@ def load_span(window: Window) -> tuple[float, float] | None:
 
 
 def _movement(window: Window) -> Bounded | None:
-    """From first to last movement: known to one interval at either end, unless requests were there at that sample."""
-    span = load_span(window)
-    if span is None or window.progress is None:
+    """From first to last movement: known to one interval at either end, unless requests were there at that sample.
+
+    A prompt is counted at its first output: where requests were there before the counters moved, the work had begun.
+    """
+    if load_span(window) is None or window.progress is None:
         return None
     times, moves = window.progress.times, _moves(window.progress)
     first, last = moves[0], moves[-1]
-    longest = span[1] - span[0]
-    before = 0.0 if _present(window, span[0]) else times[first + 1] - times[first]
-    after = 0.0 if _present(window, span[1]) else times[last + 1] - times[last]
+    while first > 0 and _present(window, times[first - 1]):
+        first -= 1
+    longest = times[last + 1] - times[first]
+    there = _present(window, times[first])
+    before = 0.0 if there else times[first + 1] - times[first]
+    earlier = times[first] - times[first - 1] if there and first > 0 else 0.0  # they came since the sample before
+    after = 0.0 if _present(window, times[last + 1]) else times[last + 1] - times[last]
     shortest = max(0.0, longest - before - after)
-    return Bounded((longest + shortest) / 2, shortest, longest)
+    return Bounded((longest + shortest) / 2, shortest, longest + earlier)
 
 
 def _moves(progress: Series) -> list[int]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from pytest_llmroof.analysis.busytime import is_bound
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.fitting import parallelism_that_fits, precision_that_fits, product_that_fits
 from pytest_llmroof.analysis.floors import decode_costs
@@ -188,19 +189,21 @@ def _decode_step(facts: WindowFacts) -> Iterator[Contradiction]:
 
 
 def _whole_window(facts: WindowFacts) -> Iterator[Contradiction]:
-    """More FLOPs in a window than its GPUs can do in that time, prompts in flight at its edges left out."""
+    """More FLOPs than the GPUs can do while they were at work, prompts in flight at the window's edges left out."""
     against = roofs("window.mfu", facts.deployment)
     if isinstance(against, NoData) or not facts.duration_seconds:
         return
     work = window_work(facts)
     if work is None:
         return
-    gpus, duration = facts.deployment.gpus, facts.duration_seconds
+    gpus, duration, time = facts.deployment.gpus, facts.duration_seconds, "window"
+    if facts.busy is not None and not is_bound(facts.busy) and 0 < facts.busy.seconds.high < duration:
+        duration, time = facts.busy.seconds.high, f"load ({format_quantity(facts.busy.seconds.high, 'seconds')})"
     share = work.flops.low / (against.peak * gpus * duration)
     if share > threshold("boost") * (1 + threshold("impossible") + clock_error(facts)):
         rate = format_quantity(work.flops.low / duration, "FLOP/s")
         yield Contradiction(
-            f"the tokens of this window need {rate}, {_percent(share)} of the dense {facts.deployment.compute} peak of "
+            f"the tokens of this {time} need {rate}, {_percent(share)} of the dense {facts.deployment.compute} peak of "
             f"{gpus} x {against.accelerator.product}, boost clocks included",
             f"{_said(facts.deployment, 'model', 'tensor_parallel', 'data_parallel', 'compute', 'gpu')}, and the "
             "window's clock (`duration:`)",

@@ -117,6 +117,7 @@ def _mbu(facts: WindowFacts, decode: DecodeFacts, against: Roofs) -> Outcome:
         measured = as_lower_bound(measured, f"{reason}: between the weights alone and a full cache", settle)
     elif decode.only_longest is not None:
         measured = as_lower_bound(measured, *no_context(facts))
+    measured = only_what_fits(measured)
     return _between_if_interleaved(facts, decode, against, measured, most / moved)
 
 
@@ -160,6 +161,9 @@ def _floor(facts: WindowFacts, decode: DecodeFacts, against: Roofs) -> Outcome:
     how = f"least time of a mean decode step by the datasheet of {against.accelerator.product}: {side} binds"
     measured = _measured(facts, decode, "decode.floor", bounded, "seconds", how)
     if not lacks_context(facts):
+        if measured.value > decode.step_seconds.high * (1 + threshold("impossible")):
+            reason = "even routing to experts would take longer than the step took: what was read is less"
+            return as_lower_bound(measured, reason, remedy("profile"))
         return measured
     full = _most_bytes(facts, decode, costs["high"], against) / (against.bandwidth * costs["high"].gpus)
     spanning = replace(measured, bounded=Bounded(bounded.low, bounded.low, max(bounded.high, full)))
@@ -224,6 +228,22 @@ def as_lower_bound(measured: Measurement, undecided: str, settle: str) -> Measur
         undecided=undecided,
         settle=settle,
         method=f"{measured.method}; {undecided}",
+    )
+
+
+def only_what_fits(measured: Measurement) -> Measurement:
+    """A utilisation whose value is above what hardware can do, its low end being below: the low end alone is certain.
+
+    Experts that a step reads are expected under even routing. Where that would take more than all of the bandwidth, the
+    routing is skewed, or an input is wrong in a way that skew could hide.
+    """
+    if measured.judged_by == "bounds" or measured.value <= 1 + threshold("impossible"):
+        return measured
+    return as_lower_bound(
+        measured,
+        f"its means (of experts under even routing, of lengths) would take {measured.value * 100:.0f} % of the "
+        "roof: what was read is less, but not known, or tensor_parallel, weights or gpu are not what runs",
+        "check these, then take " + remedy("profile").removeprefix("capture "),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pytest_llmroof.analysis.busytime import is_bound
-from pytest_llmroof.analysis.decodemetrics import as_lower_bound, lacks_context, no_context
+from pytest_llmroof.analysis.decodemetrics import as_lower_bound, lacks_context, no_context, only_what_fits
 from pytest_llmroof.analysis.facts import PrefillFacts, WindowFacts
 from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome
 from pytest_llmroof.analysis.prompts import prompt_step
@@ -16,6 +16,7 @@ from pytest_llmroof.analysis.residency import gauge, under_load
 from pytest_llmroof.analysis.sources import (
     NO_CLOCK,
     Roofs,
+    clock_error,
     convention,
     fits_cache,
     in_cache,
@@ -69,6 +70,8 @@ def window_metric(facts: WindowFacts, metric: str) -> Outcome:
     if work is None:
         return not_exported(facts, metric, "count of tokens", "counter")
     measured = _WINDOW[metric](facts, against, work)
+    if metric != "window.mfu" and isinstance(measured, Measurement):
+        measured = only_what_fits(measured)
     if metric == "window.mfu" or not isinstance(measured, Measurement) or not lacks_context(facts):
         return measured
     reason, settle = no_context(facts)
@@ -228,7 +231,13 @@ def _one_at_a_time(facts: WindowFacts) -> bool:
     """Whether samples saw no more than one request in the engine: then the requests' prefill times do not overlap."""
     running = gauge(facts.window, "running", sum)
     inside = under_load(facts.window, running) if running is not None else None
-    return inside is not None and len(inside.values) >= threshold("gauge_samples") and max(inside.values) <= 1
+    if inside is None or len(inside.values) < threshold("gauge_samples") or max(inside.values) > 1:
+        return False
+    # A request of one token comes and goes within a step, and no sample sees it: their times must not overlap either.
+    own, prefill = _prefill_time(facts), facts.prefill
+    together = prefill is not None and not prefill.estimated and prefill.requests > prefill.steps.value
+    overlap = own is not None and facts.busy is not None and own > facts.busy.seconds.high * (1 + clock_error(facts))
+    return not together and not overlap
 
 
 def _prompts(facts: WindowFacts, prefill: PrefillFacts, steps: float) -> Step:

@@ -61,6 +61,8 @@ def parse_gate(
     position: Position | None = None,
 ) -> Gate:
     """The gate of an expression that starts at ``position``. ConfigError names what is wrong and the column."""
+    if id is not None and not (id.strip() and id.isprintable()):
+        raise ConfigError(f"an id must not be empty or hold control characters: {id!r}", position)
     try:
         parsed = parse_expression(expression)
     except ExpressionError as error:

@@ -81,7 +81,8 @@ def difference(earlier: Snapshot | None, later: Snapshot, engine: EngineNames) -
     found.unusable = {
         quantity: problem
         for quantity, problem in found.unusable.items()
-        if quantity not in kept or (quantity == "requests_finished" and not found.finished)  # their number alone is kept
+        # Where the reasons are lost, the number of finished requests is kept alone.
+        if quantity not in kept or (quantity == "requests_finished" and not found.finished)
     }
     found.names = {quantity: name for quantity, name in found.names.items() if quantity in kept}
     return found

@@ -218,3 +218,9 @@ def gate_or_refusal(text: str) -> Gate | ConfigError:
         return parse_gate(text, position=Position("f", 1, 1))
     except ConfigError as refusal:
         return refusal
+
+
+@pytest.mark.parametrize("id", ["", "  ", "REL\n7", "\x1b[31mREL"])
+def test_an_id_stands_in_one_line(id: str) -> None:
+    with pytest.raises(ConfigError, match="id"):
+        parse_gate("decode.mbu >= 75%", id=id)
