@@ -131,6 +131,15 @@ def prometheus(
         capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
+    with storage_of(folder, storage, *options, ready=ready, statuses=statuses) as url:
+        yield url
+
+
+@contextmanager
+def storage_of(
+    folder: Path, storage: Path, *options: str, ready: str = "/-/ready", statuses: tuple[int, ...] = (200,)
+) -> Iterator[str]:
+    """The URL of a Prometheus on a storage that is there already."""
     configuration = folder / "prometheus.yml"
     if not configuration.exists():
         configuration.write_text("scrape_configs: []\n", encoding="utf-8")

@@ -80,13 +80,16 @@ def beats(engine: EngineNames, target: Target) -> bool:
 
 @dataclass
 class Server:
-    """One scraped server over the window. ``starts`` are its process's start at every scrape that tells it."""
+    """One scraped server over the window.
+
+    ``starts`` are its process's start at every scrape that tells it, ``scrape_seconds`` how long scrapes took.
+    """
 
     key: Key
     name: str = ""
     times: list[float] = field(default_factory=list)
     starts: dict[float, float] = field(default_factory=dict)
-    scrape_seconds: float = 0.0
+    scrape_seconds: dict[float, float] = field(default_factory=dict)
     work: dict[tuple[Identity, str, int], list[Row]] = field(default_factory=dict)
     gauges: dict[tuple[Identity, str, int], list[tuple[Target, bool, Row]]] = field(default_factory=dict)
 
@@ -177,7 +180,7 @@ def servers_of(rows: Iterable[Row], engine: EngineNames) -> list[Server]:
             server.starts.update(zip(row.times, row.values, strict=True))
             continue
         if name == SCRAPE_SECONDS:
-            server.scrape_seconds = max(row.values)
+            server.scrape_seconds.update(zip(row.times, row.values, strict=True))
             continue
         if _add(server, row, name, engine):
             times.setdefault(key, set()).update(row.times)

@@ -89,7 +89,8 @@ def _window(read: Read, counted: Sequence[_Counted], said: Sequence[str]) -> Win
     whole = [each.last - each.first for each in counted if _whole(read, each, first, last)]
     duration = fmean(whole) if whole else last - first
     error = max((abs(each - duration) for each in whole), default=0.0)
-    error += 2 * max(each.server.scrape_seconds for each in counted)
+    # When a page was made is known to the time that its scrape took, at both ends.
+    error += max(_scrape_seconds(each, each.first) + _scrape_seconds(each, each.last) for each in counted)
     notes = list(said)
     if read.step:
         error = max(error, 2 * read.interval)
@@ -113,6 +114,10 @@ def _window(read: Read, counted: Sequence[_Counted], said: Sequence[str]) -> Win
         title=engine.title,
         cannot=engine.cannot,
     )
+
+
+def _scrape_seconds(each: _Counted, taken: float) -> float:
+    return each.server.scrape_seconds.get(taken, 0.0)
 
 
 def _progress(counted: Sequence[_Counted], times: Sequence[float]) -> Series:

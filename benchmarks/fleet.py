@@ -1,0 +1,64 @@
+"""What a window of 1,000 replicas behind a real Prometheus costs, and how many queries it takes.
+
+    .ci/get_servers && python benchmarks/fleet.py [REPLICAS]
+
+Fills a Prometheus with five minutes of vLLM's metrics of every replica (a minute or two), then reads a window of all and
+one of ten of them. Prints the time that each took, of it this process's own, and the number of HTTP requests, which
+must be the same; the large one must not take more than 60 s.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from fleets import Sample, fleet, prometheus
+from vllm_pages import Load
+
+from pytest_llmroof.telemetry.fleetsource import api_of
+from pytest_llmroof.telemetry.prometheus import question_of, read_prometheus
+
+END = 1748757600.0
+SECONDS = 300.0
+INTERVAL = 60.0
+FEW = 10
+MOST_SECONDS = 60.0
+
+
+def samples(replicas: int) -> Iterator[Sample]:
+    """One replica's samples under as many names."""
+    (one,) = fleet(Load(seconds=SECONDS, itl=0.0143, batch=40), 1, END, interval=INTERVAL)
+    made = list(one.series())
+    for namespace, count in (("few", FEW), ("many", replicas)):
+        for index in range(count):
+            place = f'namespace="{namespace}",pod="llm-{index}",instance="10.0.{index // 250}.{index % 250}:8000"'
+            for series, at, value in made:
+                yield series.replace('namespace="prod",pod="llm-0",instance="10.0.0.0:8000"', place), at, value
+
+
+def measured(url: str, namespace: str) -> tuple[int, float, float, int]:
+    """Replicas, seconds, seconds of this process's CPU and HTTP requests of a window."""
+    api = api_of({"prometheus": url, "timeout": 300.0})
+    question = question_of(f'namespace="{namespace}"', duration=SECONDS, end=str(END))
+    wall, cpu = time.perf_counter(), time.process_time()
+    window = read_prometheus(api, question)
+    return len(window.engines), time.perf_counter() - wall, time.process_time() - cpu, api.asked
+
+
+def main(replicas: int) -> int:
+    """Read both windows."""
+    with tempfile.TemporaryDirectory() as folder, prometheus(Path(folder), samples(replicas)) as url:
+        found = [measured(url, namespace) for namespace in ("few", "many")]
+    for count, wall, cpu, asked in found:
+        print(f"{count} replicas: {wall:.2f} s, of it {cpu:.2f} s of CPU here, {asked} HTTP requests")
+    (_, _, _, few), (_, wall, _, many) = found
+    print(f"at most {MOST_SECONDS:.0f} s, and as many requests for {replicas} replicas as for {FEW}")
+    return int(few != many or wall > MOST_SECONDS)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000))
