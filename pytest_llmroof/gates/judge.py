@@ -15,8 +15,8 @@ from pytest_llmroof.units import format_quantity
 HEADROOM = 0.05
 
 _NO_BASELINE = (
-    "no baseline: none was given",
-    "record one with --llmroof-report=base.json on the version to compare with, then give --llmroof-baseline=base.json",
+    "no baseline: this version of pytest-llmroof reads none yet, so nothing can be held against one",
+    "write an absolute limit; --llmroof-report=base.json keeps today's figures to take it from, and to compare with later",
 )
 _NO_ROW = (
     "no measured row says what real kernels reach on this accelerator at this precision",
