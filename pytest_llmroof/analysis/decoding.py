@@ -233,9 +233,14 @@ def _batch_by_time(window: Window, pace: Pace, busy: Busy | None) -> Bounded:
 
 
 def _most_sequences(window: Window, pace: Pace) -> float:
-    """No more sequences decode in one step than samples saw running; without such, than there were requests."""
+    """No more sequences decode in one step than samples saw running; without such, than there were requests.
+
+    Two samples that frame a load say nothing of how many ran in it: they are believed beside counted steps only.
+    """
     running = pace.engine.gauges.get("running")
-    if running is not None and running.values and max(running.values) > 0:
+    if running is not None and max(running.values) > 0 and (
+        pace.steps or len(running.values) >= threshold("gauge_samples")
+    ):
         return max(running.values)
     present = requests_at(window.only(pace.engine), 0) or 0.0
     seen = [count + present for count in (pace.tokens.first, pace.tokens.finished) if count is not None]

@@ -84,3 +84,16 @@ def test_a_prompt_is_at_work_before_it_is_counted() -> None:
     facts = gather(window(load, progress=moving(TIMES, 10.0, 30.0), samples=61), deployment("llama-3.1-8b"), "prefill")
     assert facts.busy is not None
     assert (facts.busy.seconds.low, facts.busy.seconds.high) == (24.0, 26.0)  # 4 .. 5 s to 29 .. 30 s
+
+
+def test_two_samples_that_frame_a_load_do_not_bound_its_batch() -> None:
+    # 64 sequences for 10 of the 60 s. No step counter; one request was there at the first scrape, none at the last.
+    load = engine(itl=0.008, outputs=64 * 1250, prompt=100, requests=64, output=1251, present=(1, 0))
+    found = measure(gather(window(load), deployment("llama-3.1-8b"), "decode"))
+    batch, efficiency = found["decode.batch"], found["roofline.efficiency"]
+    assert isinstance(batch, Measurement)
+    assert batch.bounded.low == pytest.approx(64 * 10 / 60, rel=0.01)
+    assert batch.bounded.high >= 64
+    assert isinstance(efficiency, Measurement)
+    assert efficiency.judged_by == "bounds"
+    assert judge(parse_gate("roofline.efficiency <= 70%"), efficiency).word == "no data"
