@@ -17,6 +17,7 @@ from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.measure import measure
 from pytest_llmroof.analysis.measurement import NoData, Outcome, Outcomes
 from pytest_llmroof.analysis.metrics import Family
+from pytest_llmroof.analysis.thresholds import remedy
 from pytest_llmroof.asked import ask, asks
 from pytest_llmroof.errors import ConfigError, LlmroofError, SourceError
 from pytest_llmroof.gates.assessment import Assessment
@@ -184,8 +185,11 @@ def _badness(verdict: Verdict) -> tuple[int, float]:
 
 
 def _no_gpu_series(gate: Gate) -> NoData:
-    reason = "`per: gpu` needs a series per GPU, and engine metrics have none"
-    return NoData(gate.metric, reason, "add the page of a DCGM exporter")
+    reason = (
+        "`per: gpu` needs figures of each GPU: engine metrics have none, and a DCGM exporter's, which would tell, "
+        "this version does not read yet"
+    )
+    return NoData(gate.metric, reason, remedy("per_gpu"))
 
 
 def _family_of_phase(facts: WindowFacts) -> Family:

@@ -78,7 +78,7 @@ class Measurements(Mapping[str, Outcome]):
         metric = metric_of(name)
         for need in metric.needs:
             if (lacking := lacks(name, self.facts.deployment, need)) is not None:
-                return lacking
+                return _elsewhere(name) or lacking  # where no source here tells it, naming a GPU would not help
         measured = self._sound(name, metric, _measure(self.facts, name))
         if not isinstance(measured, Measurement) or metric.needs != ("gpu", "model") or not self._alternatives:
             return measured
@@ -112,14 +112,13 @@ def measure(facts: WindowFacts) -> Measurements:
 
 def _measure(facts: WindowFacts, name: str) -> Outcome:
     """One metric of a window whose inputs are taken to be sound."""
-    family = name.partition("(")[0].partition(".")[0]
-    if family in load("measuring.yaml")["elsewhere"]:
-        key, reason = load("measuring.yaml")["elsewhere"][family]
-        return NoData(name, reason, remedy(key))
+    if (elsewhere := _elsewhere(name)) is not None:
+        return elsewhere
     if facts.idle and name != "errors.rate":
         return NoData(name, "the engine was idle: no token was computed or generated in this window", remedy("load"))
     if name in RATES:
         return RATES[name](facts, name)
+    family = _family(name)
     if family == "decode":
         return decode_metric(facts, name)
     if family == "prefill":
@@ -132,6 +131,19 @@ def _measure(facts: WindowFacts, name: str) -> Outcome:
     if metric.name in GAUGES and statistic is not None:
         return gauge_statistic(facts, metric.name, statistic)
     raise AssertionError(f"no measurement is written for {name}")
+
+
+def _family(name: str) -> str:
+    return name.partition("(")[0].partition(".")[0]
+
+
+def _elsewhere(name: str) -> NoData | None:
+    """No data for what no engine exports: which source would tell."""
+    sources: Mapping[str, tuple[str, str]] = load("measuring.yaml")["elsewhere"]
+    if _family(name) not in sources:
+        return None
+    key, reason = sources[_family(name)]
+    return NoData(name, reason, remedy(key))
 
 
 def _other_deployments(facts: WindowFacts) -> Iterator[tuple[str, Deployment]]:

@@ -210,8 +210,8 @@ def test_counters_that_are_not_there_are_no_data() -> None:
 @pytest.mark.parametrize(
     ("metric", "command"),
     [
-        ("hfu", "9400/metrics"),
-        ("hardware.sm_active", "DCGM"),
+        ("hfu", "dcgmi dmon -e 1004"),
+        ("hardware.sm_active", "nvidia-smi"),
         ("timeline.idle", "start_profile"),
         ("timeline.gap.p99", "nsys"),
         ("kernels(.*gemm.*).mfu", "ncu"),
@@ -222,6 +222,15 @@ def test_what_engines_do_not_export_names_what_does(metric: str, command: str) -
     outcome = no_data(measure(gather(window(load()), deployment("llama-3.1-8b")))[metric])
     assert command in (outcome.remedy or "")
     assert outcome.reason
+
+
+@pytest.mark.parametrize("metric", ["hfu", "hardware.sm_active", "timeline.idle", "kernels(.*gemm.*).mfu"])
+def test_sources_that_are_not_read_are_not_asked_for(metric: str) -> None:
+    # Neither a GPU nor a model would help, either: none is named here.
+    outcome = no_data(of(window(load()))[metric])
+    assert "this version" in outcome.reason
+    assert "yet" in outcome.reason
+    assert (outcome.remedy or "").startswith("leave the gate out, and look at")
 
 
 def test_every_metric_has_an_outcome_and_wrong_names_a_suggestion() -> None:
