@@ -15,7 +15,7 @@ from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.difference import SAME_START_SECONDS
 from pytest_llmroof.telemetry.engines import EngineNames, Target
 from pytest_llmroof.telemetry.promapi import Row
-from pytest_llmroof.telemetry.snapshot import Identity
+from pytest_llmroof.telemetry.snapshot import Identity, ranks_of
 
 START: Final = "process_start_time_seconds"
 SCRAPE_SECONDS: Final = "scrape_duration_seconds"
@@ -166,46 +166,70 @@ class Server:
         return done
 
 
+@dataclass(frozen=True)
+class _Pulse:
+    """A series of the pulse: which engine of which server it is of, and what its name stands for."""
+
+    key: Key
+    identity: Identity
+    own: Mapping[str, str]
+    targets: tuple[Target, ...]
+    row: Row
+
+
 def servers_of(rows: Iterable[Row], engine: EngineNames) -> list[Server]:
     """The servers that the series tell of, in order of their labels. Series without a sample tell of none."""
     found: dict[Key, Server] = {}
     times: dict[Key, set[float]] = {}
+    pulses = []
     for row in rows:
         if not row.times:
             continue
-        key = key_of(row.labels)
-        name = row.labels.get("__name__", "")
+        key, name = key_of(row.labels), row.labels.get("__name__", "")
         server = found.setdefault(key, Server(key))
         if name == START:
             server.starts.update(zip(row.times, row.values, strict=True))
-            continue
-        if name == SCRAPE_SECONDS:
+        elif name == SCRAPE_SECONDS:
             server.scrape_seconds.update(zip(row.times, row.values, strict=True))
-            continue
-        if _add(server, row, name, engine):
-            times.setdefault(key, set()).update(row.times)
+        elif (kept := _finite(row)).times:
+            own = own_labels(row.labels, engine)
+            targets = tuple(
+                target for target in engine.targets.get(name, ()) if beats(engine, target) and target.admits(own)
+            )
+            pulses.append(_Pulse(key, identity_of(own, engine), own, targets, kept))
+            if targets:
+                times.setdefault(key, set()).update(row.times)
+    for pulse in _without_repeats(pulses, engine.labels("repeats")):
+        _add(found[pulse.key], pulse, engine)
     for key, scrapes in times.items():
         found[key].times = sorted(scrapes)
-    return _named([server for key, server in sorted(found.items()) if server.times])
+    return _named([server for _, server in sorted(found.items()) if server.times])
 
 
-def _add(server: Server, row: Row, name: str, engine: EngineNames) -> bool:
-    own = own_labels(row.labels, engine)
-    identity = identity_of(own, engine)
-    kept = _finite(row)
-    used = False
-    for target in engine.targets.get(name, ()):
-        if not target.admits(own) or not kept.times:
-            continue
-        key = (identity, target.quantity, target.rank)
+def _without_repeats(pulses: Sequence[_Pulse], labels: tuple[str, ...]) -> Iterable[_Pulse]:
+    """The series without those of ranks that repeat an engine's numbers: of each engine its lowest rank counts."""
+    if not labels:
+        return pulses
+    lowest: dict[tuple[Key, Identity], tuple[int, ...]] = {}
+    ranks = [ranks_of(pulse.own, labels) for pulse in pulses]
+    for pulse, rank in zip(pulses, ranks, strict=True):
+        if rank is not None:
+            one = pulse.key, pulse.identity
+            lowest[one] = min(lowest.get(one, rank), rank)
+    return [
+        pulse for pulse, rank in zip(pulses, ranks, strict=True)
+        if rank is None or rank == lowest[pulse.key, pulse.identity]
+    ]  # fmt: skip
+
+
+def _add(server: Server, pulse: _Pulse, engine: EngineNames) -> None:
+    per_process = any(label in pulse.own for label in engine.labels("process"))
+    for target in pulse.targets:
+        key = (pulse.identity, target.quantity, target.rank)
         if target.kind == "gauge":
-            per_process = any(label in own for label in engine.labels("process"))
-            server.gauges.setdefault(key, []).append((target, per_process, kept))
-            used = True
-        elif is_work(engine, target):
-            server.work.setdefault(key, []).append(kept)
-            used = True
-    return used
+            server.gauges.setdefault(key, []).append((target, per_process, pulse.row))
+        else:
+            server.work.setdefault(key, []).append(pulse.row)
 
 
 def _finite(row: Row) -> Row:

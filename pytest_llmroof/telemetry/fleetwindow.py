@@ -149,7 +149,7 @@ def _counted(read: Read, server: Server, rows: Sequence[Row], said: list[str]) -
     earlier = {one.identity: one for one in snapshots(page, read.engine)}
     later = snapshots(_page(server, rows, own, last_at, last, {}), read.engine)
     ranks = len({identity.rank for identity in (one.identity for one in later)}) > 1
-    for snapshot in later:
+    for index, snapshot in enumerate(later):
         identity, before = snapshot.identity, earlier.get(snapshot.identity)
         name = _engine_name(server, identity, len(later) > 1, ranks)
         if before is not None and (sign := reset_between(before, snapshot)):
@@ -157,7 +157,7 @@ def _counted(read: Read, server: Server, rows: Sequence[Row], said: list[str]) -
             continue
         moved = difference(before, snapshot, read.engine)
         said.extend(problem for problem in moved.problems if problem not in said)
-        gauges = dict(_gauges(server, identity, first, last))
+        gauges = dict(_gauges(server, identity, first, last, whole=not index))
         counted.engines.append(
             Engine(
                 identity=name,
@@ -225,19 +225,19 @@ def _page(
     return Page(location=server.name, samples=tuple(samples), types=declared, scraped_at=taken)
 
 
-def _gauges(server: Server, identity: Identity, first: float, last: float) -> Iterator[tuple[str, Series]]:
-    """Each gauge of an engine, under the first of its names that is there."""
-    best: dict[str, int] = {}
-    for own, quantity, rank in server.gauges:
-        if own == identity or _is_part_of(own, identity):
-            best[quantity] = min(rank, best.get(quantity, rank))
-    for quantity, rank in best.items():
-        samples = server.gauges.get((identity, quantity, rank)) or [
-            each
-            for (own, name, place), found in server.gauges.items()
-            if (name, place) == (quantity, rank) and _is_part_of(own, identity)
-            for each in found
-        ]
+def _gauges(
+    server: Server, identity: Identity, first: float, last: float, *, whole: bool
+) -> Iterator[tuple[str, Series]]:
+    """Each gauge of an engine, under the first of its names that is there; with ``whole`` those of its server, too.
+
+    What a server says of all its engines stands at one of them, so that sums stay right.
+    """
+    found: dict[str, list[tuple[Target, bool, Row]]] = {}
+    own_first = sorted(server.gauges.items(), key=lambda item: (item[0][0] != identity, item[0][2]))
+    for (own, quantity, _), samples in own_first:
+        if own == identity or (whole and _is_part_of(own, identity)):
+            found.setdefault(quantity, samples)
+    for quantity, samples in found.items():
         series = _combined(samples, first, last)
         if series.times:
             yield quantity, series

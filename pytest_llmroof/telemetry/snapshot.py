@@ -112,14 +112,14 @@ def _without_repeats(read: list[_Read], labels: tuple[str, ...]) -> list[_Read]:
     if not labels:
         return read
     lowest: dict[Identity, tuple[int, ...]] = {}
-    ranks = [_numbers(sample.labels, labels) for _, _, sample in read]
+    ranks = [ranks_of(sample.labels, labels) for _, _, sample in read]
     for (identity, _, _), rank in zip(read, ranks, strict=True):
         if rank is not None:
             lowest[identity] = min(lowest.get(identity, rank), rank)
     return [one for one, rank in zip(read, ranks, strict=True) if rank is None or rank == lowest[one[0]]]
 
 
-def _numbers(labels: Mapping[str, str], names: tuple[str, ...]) -> tuple[int, ...] | None:
+def ranks_of(labels: Mapping[str, str], names: tuple[str, ...]) -> tuple[int, ...] | None:
     """The ranks of a series; one that has none of these labels belongs to no rank."""
     if not any(name in labels for name in names):
         return None

@@ -158,3 +158,16 @@ def test_the_interval_is_the_usual_pause() -> None:
     (server,) = servers_of([counter({0.0: 1.0, 15.0: 1.0, 30.0: 1.0, 300.0: 1.0}, pod="a")], VLLM)
     assert interval_of([server]) == 15.0
     assert interval_of([]) == 0.0
+
+
+def test_ranks_that_repeat_each_other_count_once() -> None:
+    """SGLang's tensor ranks each say how many requests run: 7, not 14."""
+    sglang = known_engines()["sglang"]
+    rows = [
+        row("sglang:num_running_reqs", {0.0: 7.0, 10.0: 7.0}, pod="a", model_name="m", tp_rank=rank, pp_rank="0")
+        for rank in ("4", "5")
+    ]
+    (server,) = servers_of(rows, sglang)
+    ((_, samples),) = server.gauges.items()
+    assert len(samples) == 1
+    assert samples[0][2].values == [7.0, 7.0]
