@@ -9,6 +9,8 @@ from typing import Final
 
 from pytest_llmroof.data import load
 
+#: The instrument whose figures this package reads.
+RECORDER: Final = "recorder"
 LETTERS: Final = ("A", "B", "C", "D", "E", "F", "G")
 
 
@@ -71,15 +73,28 @@ def without_scenario(key: str) -> str:
 
 
 def missing(letters: Iterable[str]) -> tuple[str, ...]:
-    """What would tell scenarios apart: one line for each instrument, with all that it shows and its command."""
-    shown: dict[str, list[str]] = {}
+    """What would tell scenarios apart: one line for each instrument, with all that it shows and its command.
+
+    What a recording would show is read here; the other instruments are for people, who are told to look at them.
+    """
+    letters, shown = tuple(letters), dict[str, list[str]]()
     for letter in letters:
         for check in scenarios()[letter].confirm:
             shown.setdefault(check.instrument, []).append(check.what)
-    commands = load("scenarios.yaml")["instruments"]
+    data = load("scenarios.yaml")
+    look = data["look"]["several" if len(letters) > 1 else "one"]
     # What several candidates ask for comes first: it tells them apart.
     order = sorted(shown, key=lambda instrument: -len(shown[instrument]))
-    return tuple(f"{', '.join(shown[instrument])}: {commands[instrument]}" for instrument in order)
+    lines = []
+    for instrument in order:
+        what, command = _listed(shown[instrument]), data["instruments"][instrument]
+        lines.append(f"{what}: {command}" if instrument == RECORDER else f"{look.format(what=what)} {command}")
+    return tuple(lines)
+
+
+def _listed(parts: list[str]) -> str:
+    *front, last = parts
+    return f"{', '.join(front)} and {last}" if front else last
 
 
 def _scenario(letter: str, entry: Mapping[str, object]) -> Scenario:
