@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pytest
 
@@ -18,22 +18,36 @@ PHASES: Final = ("decode", "prefill", "mixed")
 _PLACES: Final = ("gpu", "model", "deployment", "phase", "telemetry", "duration", "interval")
 
 
-class Given(NamedTuple):
+class Given:
     """What was said on one level about the windows: on the command line, or in the ini file.
 
     Texts are as written; ``base`` is the folder that relative paths start from. ``where`` maps a key to what messages
-    call the place (``--llmroof-gpu``).
+    call the place (``--llmroof-gpu``). Written out, like Settings: generated classes cost every run of pytest a
+    noticeable part of the three milliseconds that this plugin may take of it.
     """
 
-    base: Path
-    where: dict[str, str]
-    gpu: str | None = None
-    model: str | None = None
-    deployment: tuple[str, ...] = ()
-    phase: str | None = None
-    telemetry: tuple[str, ...] = ()
-    duration: float | None = None
-    interval: float | None = None
+    def __init__(
+        self,
+        *,
+        base: Path,
+        where: dict[str, str],
+        gpu: str | None,
+        model: str | None,
+        deployment: tuple[str, ...],
+        phase: str | None,
+        telemetry: tuple[str, ...],
+        duration: float | None,
+        interval: float | None,
+    ) -> None:
+        self.base = base
+        self.where = where
+        self.gpu = gpu
+        self.model = model
+        self.deployment = deployment
+        self.phase = phase
+        self.telemetry = telemetry
+        self.duration = duration
+        self.interval = interval
 
     def keys(self) -> dict[str, Any]:
         """The keys of a gate file that this level gives, telemetry left out."""
@@ -47,21 +61,37 @@ class Given(NamedTuple):
         return keys
 
 
-class Settings(NamedTuple):
-    """All options of a run, read once in ``pytest_configure``."""
+class Settings:
+    """All options of a run, read once in ``pytest_configure``.
 
-    command_line: Given
-    ini: Given
-    gates: tuple[str, ...]
-    labels: dict[str, str]
-    reports: tuple[Path, ...]
-    strict: bool
-    unmeasured_exit: int
-    asked: tuple[str, ...]
-    """Options on the command line that concern gates: with one of them, a run without a gate is not green."""
-    required: bool
-    record: Path | None = None
-    """Where live windows are kept as recordings."""
+    ``asked`` names the options on the command line that concern gates: with one of them, a run without a gate is not
+    green. ``record`` is the folder where live windows are kept as recordings.
+    """
+
+    def __init__(
+        self,
+        *,
+        command_line: Given,
+        ini: Given,
+        gates: tuple[str, ...],
+        labels: dict[str, str],
+        reports: tuple[Path, ...],
+        strict: bool,
+        unmeasured_exit: int,
+        asked: tuple[str, ...],
+        required: bool,
+        record: Path | None,
+    ) -> None:
+        self.command_line = command_line
+        self.ini = ini
+        self.gates = gates
+        self.labels = labels
+        self.reports = reports
+        self.strict = strict
+        self.unmeasured_exit = unmeasured_exit
+        self.asked = asked
+        self.required = required
+        self.record = record
 
 
 SETTINGS: Final = pytest.StashKey[Settings]()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmroof import aggregate, options, rundir
+from pytest_llmroof import aggregate, options
 from pytest_llmroof.fixtures import llmroof, llmroof_factory, llmroof_gpu
 
 __all__ = ["llmroof", "llmroof_factory", "llmroof_gpu"]
@@ -57,7 +57,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(collected, "llmroof-collected")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(aggregate.Aggregator(config, collected), "llmroof-aggregator")
-        config.pluginmanager.register(rundir.RunFolder(), "llmroof-run-folder")
+        if settings.asked or config.pluginmanager.hasplugin("xdist"):
+            from pytest_llmroof import rundir
+
+            config.pluginmanager.register(rundir.RunFolder(), "llmroof-run-folder")
     if settings.asked:
         from pytest_llmroof import command_line
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+# Runs inside this process forget what they import: what is slow or cannot be imported twice is imported before.
+import jsonschema  # noqa: F401
 import pytest
 
-# Runs inside this process forget what they import: what is slow or cannot be imported twice is imported before.
 import pytest_llmroof.account
 import pytest_llmroof.command_line
 import pytest_llmroof.handle
@@ -63,6 +64,20 @@ class Project:
 def verdicts(document: dict[str, Any]) -> dict[str, str]:
     """Every gate of a report and how it came out."""
     return {gate["node_id"]: gate["verdict"] for window in document["windows"] for gate in window["gates"]}
+
+
+@pytest.fixture(scope="session")
+def bytecode(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder for the bytecode of all runs: without one, each worker would compile the package anew."""
+    return str(tmp_path_factory.mktemp("bytecode"))
+
+
+@pytest.fixture(autouse=True)
+def _quick_runs(monkeypatch: pytest.MonkeyPatch, bytecode: str) -> None:
+    """Runs keep their bytecode, and are spared a plugin that imports half a second's worth into each."""
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest")
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", bytecode)
 
 
 @pytest.fixture

@@ -22,10 +22,12 @@ def marked(project: Any, body: str = "llmroof.check('itl.mean <= 40ms')") -> Non
     (project.path / "test_it.py").write_text(MARKED.format(body=body))
 
 
-def subprocess_report(project: Any, *options: str) -> tuple[int, dict[str, Any]]:
-    result = project.pytester.runpytest_subprocess(
-        "-p", "no:cacheprovider", "--strict-markers", "-W", "error", "--llmroof-report=report.json", *options
-    )
+def outcome(project: Any, *options: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and report of a run; in a process of its own where it has workers or might end ours."""
+    strict = ("-p", "no:cacheprovider", "--strict-markers", "-W", "error", "--llmroof-report=report.json")
+    pytester = project.pytester
+    run = pytester.runpytest_subprocess if any(option[:4] in ("-n1", "-n2", "--di") for option in options) else None
+    result = (run or pytester.runpytest_inprocess)(*strict, *options)
     return int(result.ret), json.loads((project.path / "report.json").read_text())
 
 
@@ -42,13 +44,13 @@ def test_the_report_holds_every_gate_and_the_labels(project: Any) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("distribution", ["load", "worksteal", "loadfile", "each"])
+@pytest.mark.parametrize("distribution", ["load", "each"])
 def test_two_workers_tell_the_same(project: Any, distribution: str, verdicts_of: Callable[..., Any]) -> None:
     project.gates(PASSES, FAILS, f"{{gate: {FAILS}, severity: warn}}", NO_DATA, "itl.mean <= 50ms")
     project.gates("ttft.mean <= 2s", window="chat", phase="mixed")
     marked(project)
-    alone_rc, alone = subprocess_report(project)
-    both_rc, both = subprocess_report(project, f"--dist={distribution}", "--tx=2*popen")
+    alone_rc, alone = outcome(project)
+    both_rc, both = outcome(project, f"--dist={distribution}", "--tx=2*popen")
     assert (alone_rc, both_rc) == (1, 1)
     assert {**both, "created": ""} == {**alone, "created": ""}
     assert len(verdicts_of(both)) == 8
@@ -57,7 +59,7 @@ def test_two_workers_tell_the_same(project: Any, distribution: str, verdicts_of:
 def test_gates_of_the_command_line_under_two_workers(project: Any, verdicts_of: Callable[..., Any]) -> None:
     telemetry = ("--llmroof-telemetry=before.prom", "--llmroof-telemetry=after.prom")
     gates = ("--llmroof-gate=itl.mean <= 50ms", "--llmroof-gate=itl.mean <= 1ms")
-    rc, document = subprocess_report(project, "-n2", *telemetry, *gates)
+    rc, document = outcome(project, "-n2", *telemetry, *gates)
     assert rc == 1
     assert verdicts_of(document) == {"llmroof::itl.mean <= 50ms": "pass", "llmroof::itl.mean <= 1ms": "fail"}
 
@@ -66,18 +68,17 @@ def test_gates_of_the_command_line_under_two_workers(project: Any, verdicts_of: 
     ("options", "reasons"),
     [
         (["-k", "REL-7"], {"deselected"}),
+        (["-k", "REL-7", "-n1"], {"deselected"}),
         (["-x"], {"the run stopped before it"}),
+        (["-x", "-n1"], {"the run stopped before it"}),
         (["--deselect", "llmroof.yaml::chat"], {"deselected"}),
     ],
 )
-@pytest.mark.parametrize("workers", [[], ["-n1"]])
-def test_what_did_not_run_is_in_the_report(
-    project: Any, options: list[str], reasons: set[str], workers: list[str]
-) -> None:
+def test_what_did_not_run_is_in_the_report(project: Any, options: list[str], reasons: set[str]) -> None:
     project.gates(f"{{gate: {FAILS}, id: REL-7}}", PASSES)
     project.gates("ttft.mean <= 2s", window="chat", phase="mixed")
     marked(project)
-    _, document = subprocess_report(project, *options, *workers)
+    _, document = outcome(project, *options)
     rows = [gate for window in document["windows"] for gate in window["gates"]]
     unrun = [row for row in rows if row["verdict"] == "not run"]
     assert {row["reason"] for row in unrun} | {row["reason"] for row in document["not_run"]} == reasons
@@ -90,7 +91,7 @@ def test_what_did_not_run_is_in_the_report(
 def test_a_crashed_worker_leaves_its_gate_unticked(project: Any) -> None:
     project.gates(PASSES)
     marked(project, body="os._exit(3)")
-    rc, document = subprocess_report(project, "-n1")
+    rc, document = outcome(project, "-n1")
     assert rc == 1
     assert [gate["verdict"] for window in document["windows"] for gate in window["gates"]] == ["pass"]
     assert document["not_run"] == [{"node_id": "test_it.py::test_marked", "reason": "the worker that ran it crashed"}]
@@ -158,13 +159,17 @@ def test_a_rerun_does_not_pile_up_properties(project: Any) -> None:
         ([f"{{gate: {NO_DATA}, severity: warn}}"], "pass", 0),
     ],
 )
-@pytest.mark.parametrize("workers", [[], ["-n1"]])
-def test_an_exit_code_for_gates_that_could_not_be_judged(
-    project: Any, gates: list[str], body: str, rc: int, workers: list[str]
-) -> None:
+def test_an_exit_code_for_gates_that_could_not_be_judged(project: Any, gates: list[str], body: str, rc: int) -> None:
     project.gates(*gates)
     marked(project, body)
-    assert subprocess_report(project, "--llmroof-unmeasured-exit=75", *workers)[0] == rc
+    assert outcome(project, "--llmroof-unmeasured-exit=75")[0] == rc
+
+
+def test_the_exit_code_is_the_same_under_workers(project: Any) -> None:
+    project.gates(PASSES, NO_DATA)
+    assert outcome(project, "--llmroof-unmeasured-exit=75", "-n1")[0] == 75
+    project.gates(FAILS, window="other")
+    assert outcome(project, "--llmroof-unmeasured-exit=75", "-n1")[0] == 1
 
 
 def test_strict_makes_an_approximate_verdict_fail(project: Any) -> None:
@@ -269,7 +274,7 @@ def test_a_hook_sees_the_finished_report(project: Any, workers: list[str]) -> No
         "def pytest_llmroof_report(config, report):\n    report['labels']['commit'] = str(len(report['windows']))\n"
     )
     project.gates(PASSES)
-    _, document = subprocess_report(project, *workers)
+    _, document = outcome(project, *workers)
     assert document["labels"] == {"commit": "1"}
 
 
@@ -292,6 +297,6 @@ def test_the_section_of_the_summary(project: Any) -> None:
 
 def test_without_a_terminal_and_without_junit(project: Any) -> None:
     project.gates(PASSES, FAILS)
-    rc, document = subprocess_report(project, "-p", "no:terminal", "-p", "no:junitxml")
+    rc, document = outcome(project, "-p", "no:terminal", "-p", "no:junitxml")
     assert rc == 1
     assert document["summary"]["fail"] == 1

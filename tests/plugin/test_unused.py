@@ -47,7 +47,7 @@ def test_nothing_is_imported_to_the_end_of_the_session(pytester: pytest.Pytester
     assert heavy == ""
     assert ours.split() == [
         "pytest_llmroof", "pytest_llmroof.aggregate", "pytest_llmroof.fixtures", "pytest_llmroof.hookspecs",
-        "pytest_llmroof.options", "pytest_llmroof.plugin", "pytest_llmroof.rundir",
+        "pytest_llmroof.options", "pytest_llmroof.plugin",
     ]  # fmt: skip
 
 
