@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import os
 import re
+import tempfile
 import time
 from collections.abc import Iterator
 from itertools import count
@@ -148,7 +149,7 @@ def _place(config: pytest.Config, spec: WindowSpec) -> Iterator[tuple[Path, str]
     """
     record = settings(config).record
     if record is None:
-        yield run_folder(config) / _key(f"{os.getpid()} {spec.id}"), _UNNAMED
+        yield Path(tempfile.mkdtemp(dir=run_folder(config))), _UNNAMED
         return
     folder = _new_folder(record, *_names(spec))
     base = config.invocation_params.dir

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import socket
 import ssl
 import threading
@@ -101,10 +102,23 @@ class _Watch:
 
 class _Local(threading.local):
     current: _Watch | None = None
+    asking: bool = False
 
 
 #: Every endpoint is fetched in a thread of its own.
 _WATCH: Final = _Local()
+
+
+class _Discreet(logging.Filter):
+    """Drops what libraries log of our requests: it holds the URL's query. Those of the test itself pass."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record may be shown."""
+        return not _WATCH.asking
+
+
+for _name in ("urllib3.connectionpool", "urllib3.connection", "urllib3.poolmanager", "urllib3.util.retry"):
+    logging.getLogger(_name).addFilter(_Discreet())
 
 
 class _Connection(urllib3.connection.HTTPConnection):
@@ -174,7 +188,11 @@ class Adapter(HTTPAdapter):
             request.headers["Host"] = parts.netloc
             port = f":{parts.port}" if parts.port else ""
             request.url = parts._replace(netloc=f"{address}{port}").geturl()
-        return _SEND(self, request, *args, **kwargs)
+        _WATCH.asking = True
+        try:
+            return _SEND(self, request, *args, **kwargs)
+        finally:
+            _WATCH.asking = False
 
 
 def fetch(endpoint: Endpoint) -> bytes:
