@@ -33,12 +33,12 @@ def gauge_statistic(facts: WindowFacts, base: str, statistic: str) -> Outcome:
     if statistic == "max":
         return _largest(facts, metric, quantity, series, inside, ceiling)
     if not inside.times:
-        return NoData(metric, f"{_samples(series)}, none of them inside the load", remedy("record"))
+        return NoData(metric, f"{_samples(series)}, none of them inside the load", _more(facts))
     if statistic == "last":
         return _measured(facts, metric, quantity, inside, inside.values[-1], "last sample inside the load")
     if not _dense(facts, inside):
         reason = f"{_samples(inside)} inside the load: too few for a mean (at least {threshold('gauge_samples'):.0f})"
-        return NoData(metric, reason, remedy("record"))
+        return NoData(metric, reason, _more(facts))
     mean = sum(inside.values) / len(inside.values)
     return _measured(facts, metric, quantity, inside, mean, "mean of the samples inside the load")
 
@@ -62,7 +62,7 @@ def _largest(
             f"{_samples(series)}, {len(inside.times) or 'none'} of them inside the load, say nothing of what lay "
             f"between: a maximum needs at least {threshold('gauge_samples'):.0f}, at most a tenth of the window apart"
         ),
-        settle=remedy("record"),
+        settle=_more(facts),
     )
 
 
@@ -100,3 +100,9 @@ def _combination(base: str, statistic: str) -> Callable[[Sequence[float]], float
 def _samples(series: Series) -> str:
     count = len(series.times)
     return f"{count} sample{'' if count == 1 else 's'}"
+
+
+def _more(facts: WindowFacts) -> str:
+    """How to get more samples of the gauges."""
+    asked = any(one.kind == "prometheus" for one in facts.window.sources)
+    return remedy("scrape_more" if asked else "record")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from statistics import fmean
@@ -46,6 +46,12 @@ class Read:
         names = {row.labels["__name__"].removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
                  for row in self.grid}  # fmt: skip
         return dict.fromkeys(names & self.engine.families.keys(), "unknown")
+
+    @cached_property
+    def summed(self) -> frozenset[str]:
+        """Gauges that count something: a server that is not there has none of it."""
+        targets = (target for targets in self.engine.targets.values() for target in targets)
+        return frozenset(target.quantity for target in targets if target.kind == "gauge" and target.combine == "sum")
 
     @property
     def slack(self) -> float:
@@ -99,15 +105,16 @@ def _window(read: Read, counted: Sequence[_Counted], said: Sequence[str]) -> Win
             f"{read.interval:.3g} s only, the usual time between two scrapes"
         )
     clock = max(counted, key=lambda each: (len(each.server.times), each.last)).server
+    times = [time for time in clock.times if first <= time <= last]
     return Window(
         kind=engine.key,
-        engines=tuple(engine for each in counted for engine in each.engines),
+        engines=tuple(_on_times(read, one, times) for each in counted for one in each.engines),
         sources=(SourceInfo("prometheus", read.location),),
         started=first,
         duration_seconds=duration,
         clock_error_seconds=error,
         samples=max(len(each.server.times) for each in counted),
-        progress=_progress(counted, [time for time in clock.times if first <= time <= last]),
+        progress=_progress(counted, times),
         conventions=engine.conventions,
         device_names=tuple(read.devices),
         notes=tuple(dict.fromkeys(notes)),
@@ -118,6 +125,25 @@ def _window(read: Read, counted: Sequence[_Counted], said: Sequence[str]) -> Win
 
 def _scrape_seconds(each: _Counted, taken: float) -> float:
     return each.server.scrape_seconds.get(taken, 0.0)
+
+
+def _on_times(read: Read, engine: Engine, times: Sequence[float]) -> Engine:
+    """The engine with its gauges at the times of the whole fleet, so that they can be summed."""
+    gauges = {
+        quantity: _resampled(series, times, read.slack, 0.0 if quantity in read.summed else None)
+        for quantity, series in engine.gauges.items()
+    }
+    return replace(engine, gauges=gauges)
+
+
+def _resampled(series: Series, times: Sequence[float], slack: float, absent: float | None) -> Series:
+    """The latest sample at each time, else the first one; ``absent`` (None: the nearest) where none is near."""
+    values = []
+    for time in times:
+        index = max(0, bisect_right(series.times, time) - 1)
+        near = series.times[0] - slack <= time <= series.times[-1] + slack
+        values.append(series.values[index] if near or absent is None else absent)
+    return Series(tuple(times), tuple(values))
 
 
 def _progress(counted: Sequence[_Counted], times: Sequence[float]) -> Series:

@@ -61,6 +61,11 @@ class Series:
     times: tuple[float, ...]
     values: tuple[float, ...]
 
+    def between(self, first: float, last: float) -> Series:
+        """The samples from one time to another."""
+        kept = [index for index, time in enumerate(self.times) if first <= time <= last]
+        return Series(tuple(self.times[index] for index in kept), tuple(self.values[index] for index in kept))
+
 
 @dataclass(frozen=True)
 class Engine:
@@ -72,6 +77,8 @@ class Engine:
     counters: Mapping[str, float] = field(default_factory=dict)
     histograms: Mapping[str, Histogram] = field(default_factory=dict)
     gauges: Mapping[str, Series] = field(default_factory=dict)
+    """Of several engines with ``seen`` at common times: where one was not there, it has no requests, or its nearest
+    value."""
     finished: Mapping[str, float] = field(default_factory=dict)
     """Finished requests by reason (stop, length, abort, error)."""
     names: Mapping[str, str] = field(default_factory=dict)
@@ -158,11 +165,17 @@ class Window:
 
     def only(self, engine: Engine) -> Window:
         """The same window seen from one engine: over the time in which it was there."""
-        alone = replace(self, engines=(engine,), progress=engine.progress or self.progress)
         if engine.seen is None:
-            return alone
+            return replace(self, engines=(engine,), progress=engine.progress or self.progress)
         first, last = engine.seen
-        return replace(alone, started=first, duration_seconds=last - first)
+        there = {name: series.between(first, last) for name, series in engine.gauges.items()}
+        return replace(
+            self,
+            engines=(replace(engine, gauges=there),),
+            progress=engine.progress or self.progress,
+            started=first,
+            duration_seconds=last - first,
+        )
 
     @property
     def replicas_at_once(self) -> int:

@@ -178,6 +178,11 @@ def test_replicas_that_came_and_left(url: str) -> None:
         "1 of 3 replicas for the whole window: one replica left at 05:53 UTC (llm-2), "
         "one replica came at 05:56 UTC (llm-1)"
     )
+    # Who is not there runs nothing, for the whole; for itself it is only known while it was there.
+    running = [engine.gauges["running"] for engine in window.engines]
+    assert running[0].times == running[1].times == running[2].times
+    assert [sum(values) for values in zip(*(series.values for series in running), strict=True)][::9] == [20, 10, 20]
+    assert set(window.only(left).engines[0].gauges["running"].values) == {10.0}
     # One after the other: two at a time.
     assert window.replicas_at_once == 2
     alone = window.only(left)
