@@ -17,6 +17,7 @@ from pytest_llmroof.analysis.attribution import Attribution
 from pytest_llmroof.analysis.diagnosis import Diagnosis
 from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData, Outcome
 from pytest_llmroof.analysis.metrics import find_metric
+from pytest_llmroof.analysis.sources import with_remedy
 from pytest_llmroof.errors import ConfigError
 from pytest_llmroof.gates.build import window_spec
 from pytest_llmroof.gates.gate import Gate
@@ -134,7 +135,7 @@ class WindowHandle(Mapping[str, Measurement]):
         deployment = self.deployment
         accelerator = deployment.accelerator
         if accelerator is None:
-            raise ValueError(deployment.missing.get("gpu", "no accelerator is known: name it with --llmroof-gpu=NAME"))
+            raise ValueError(with_remedy("gpu", deployment.missing.get("gpu", "no accelerator is known")))
         known = accelerator.ridge(deployment.compute) is not None
         return Roofline(
             deployment.peak_flops_per_second,

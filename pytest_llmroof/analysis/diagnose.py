@@ -22,6 +22,7 @@ from pytest_llmroof.analysis.metrics import Family
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.remedies import remedies
 from pytest_llmroof.analysis.scenarios import combined_name, combined_title, missing, without_scenario
+from pytest_llmroof.analysis.sources import with_remedy
 from pytest_llmroof.analysis.thresholds import remedy
 
 
@@ -172,7 +173,7 @@ def _evidence(
 def _missing(facts: WindowFacts, finding: Finding, split: Attribution | None, of: Family) -> Iterator[str]:
     """What would tell more: why nothing could be split, and what tells candidates apart."""
     if split is None and finding.letters != ("G",) and of in ("decode", "prefill", "window"):
-        yield from (f"{key}: {why}" for key, why in facts.deployment.missing.items())
+        yield from (f"{key}: {with_remedy(key, why)}" for key, why in facts.deployment.missing.items())
     if split is None and of == "prefill" and facts.phase != "prefill":
         yield remedy("prefill_window")
     if split is None and of == "decode" and facts.decode is None:

@@ -72,7 +72,16 @@ def lacks(metric: str, deployment: Deployment, key: str) -> NoData | None:
     if (deployment.accelerator if key == "gpu" else deployment.model) is not None:
         return None
     reason = deployment.missing.get(key) or f"no {key} is named, and the telemetry tells none"
-    return NoData(metric, reason, remedy(key))
+    return NoData(metric, reason, None if _says_what_to_give(reason) else remedy(key))
+
+
+def with_remedy(key: str, reason: str) -> str:
+    """Why ``gpu`` or ``model`` is missing, and what to write: said once, by the reason itself where it knows better."""
+    return reason if _says_what_to_give(reason) else f"{reason}; {remedy(key)}"
+
+
+def _says_what_to_give(reason: str) -> bool:
+    return ": give " in reason or "; give " in reason
 
 
 def source(window: Window, *quantities: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData, Outcome
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.gates.gate import Gate
-from pytest_llmroof.gates.verdict import Verdict, Word
+from pytest_llmroof.gates.verdict import Verdict
 from pytest_llmroof.units import format_quantity
 
 #: What a supported limit leaves to the interval's end that it rests on.
@@ -16,8 +16,9 @@ HEADROOM = 0.05
 
 _NO_BASELINE = (
     "no baseline: this version of pytest-llmroof reads none yet, so nothing can be held against one",
-    "write an absolute limit; --llmroof-report=base.json keeps today's figures to take it from, and to compare with later",
+    "write an absolute limit; --llmroof-report=base.json keeps today's figures to take it from, and to compare later",
 )
+_MORE_WINDOWS = "take more windows of both sides"
 _NO_ROW = (
     "no measured row says what real kernels reach on this accelerator at this precision",
     "write an absolute limit, or give your accelerator's own figure under gpu: achievable:",
@@ -134,15 +135,21 @@ def _by_value(verdict: Verdict, measurement: Measurement, limit: float, baseline
     gate = verdict.gate
     decided = _decided(gate, measurement, limit)
     holds = _holds(gate, measurement.value, limit) if decided is None else decided
-    word: Word = "pass" if holds else "fail"
-    reasons = []
+    verdict = replace(verdict, word="pass" if holds else "fail")
     if decided is None:
-        reasons.append(_inside(gate, measurement.bounded, limit))
-        reasons += [measurement.settle] if measurement.settle else []
+        verdict = _approximate(verdict, _inside(gate, measurement.bounded, limit), measurement.settle)
     noise = _noise(gate, limit, baseline)
-    if noise:
-        reasons.append(noise)
-    return replace(verdict, word=word, approximate=bool(reasons), reason="; ".join(reasons) or None)
+    return _approximate(verdict, noise, _MORE_WINDOWS) if noise else verdict
+
+
+def _approximate(verdict: Verdict, reason: str, settle: str | None) -> Verdict:
+    """The verdict with one more reason to doubt it, and what would settle that."""
+    return replace(
+        verdict,
+        approximate=True,
+        reason="; ".join(filter(None, (verdict.reason, reason, settle))),
+        settle="; ".join(filter(None, (verdict.settle, settle))) or None,
+    )
 
 
 def _noise(gate: Gate, limit: float, baseline: Baseline | None) -> str | None:
@@ -153,7 +160,7 @@ def _noise(gate: Gate, limit: float, baseline: Baseline | None) -> str | None:
     if _holds(gate, seen.low, limit) == _holds(gate, seen.high, limit):
         return None
     ratio = f"95 % interval of the ratio {baseline.ratio.low:.3g} .. {baseline.ratio.high:.3g}"
-    return f"within the noise of {baseline.windows} baseline windows ({ratio}); take more windows of both sides"
+    return f"within the noise of {baseline.windows} baseline windows ({ratio})"
 
 
 def _unconfirmed(verdict: Verdict, measurement: Measurement, limit: float) -> Verdict:
@@ -163,14 +170,18 @@ def _unconfirmed(verdict: Verdict, measurement: Measurement, limit: float) -> Ve
     gate = verdict.gate
     other = "fail" if verdict.word == "pass" else "pass"
     turned = [
-        f"{alternative.assumption} would give {format_quantity(alternative.value, gate.unit)} and {other}"
+        alternative
         for alternative in measurement.alternatives
         if _holds(gate, alternative.value, limit) != (verdict.word == "pass")
     ]
     if not turned:
         return verdict
-    reason = "; ".join([*([verdict.reason] if verdict.reason else []), *turned, "write what holds under deployment:"])
-    return replace(verdict, approximate=True, reason=reason)
+    reasons = [
+        f"{one.assumption} would give {format_quantity(one.value, gate.unit)} and {other}" for one in turned
+    ]  # fmt: skip
+    facts = tuple(dict.fromkeys(one.assumption.partition(" = ")[0] for one in turned))
+    settle = f"write what holds under `deployment:` ({', '.join(facts)})"
+    return replace(_approximate(verdict, "; ".join(reasons), settle), unconfirmed=facts)
 
 
 def _inside(gate: Gate, bounded: Bounded, limit: float) -> str:

@@ -20,6 +20,8 @@ class Verdict:
     relative to the limit for others; negative is a breach. ``supported`` is the limit that this window would support
     (low end of the interval less 5 %; for ``<=`` gates the high end plus 5 %). ``reason`` explains everything that is
     not a plain pass or fail: why there is no data and how to get it, what contradicts what, what would settle it.
+    ``settle`` is that last part alone, of an approximate verdict: for the interval, or for what nobody confirmed.
+    ``unconfirmed`` names the facts of the deployment that were assumed, and would turn the verdict if they were wrong.
     """
 
     gate: Gate
@@ -31,3 +33,5 @@ class Verdict:
     approximate: bool = False
     supported: float | None = None
     reason: str | None = None
+    settle: str | None = None
+    unconfirmed: tuple[str, ...] = ()

@@ -39,10 +39,10 @@ def _rows(window: Document, gate: Document) -> Iterator[Row]:
         yield Row("in words", gate["in_words"])
     if gate["why"]:
         yield Row("asked because", one_line(gate["why"]), rank=2)
-    yield from _reason_rows(gate)
+    yield from _reason_rows(gate, headline(window, gate))
     if deployment := deployment_text(window):
         yield Row("deployment", deployment)
-    if text := window_text(window):
+    if (text := window_text(window)) and text != gate["reason"]:  # a window that could not be read: said already
         yield Row("window", text)
     if measured and (convention := convention_text(window, gate)):
         yield Row("convention", convention)
@@ -57,9 +57,9 @@ def _rows(window: Document, gate: Document) -> Iterator[Row]:
         yield from _diagnosis_rows(diagnosis)
 
 
-def _reason_rows(gate: Document) -> Iterator[Row]:
-    """Why a verdict is not a plain one, and what would give a plain one."""
-    if gate["reason"]:
+def _reason_rows(gate: Document, first_line: str) -> Iterator[Row]:
+    """Why a verdict is not a plain one, and what would give a plain one; not again what the first line holds whole."""
+    if gate["reason"] and one_line(gate["reason"]).rstrip(".;") not in first_line:
         label = {"no data": "no data", "impossible": "contradiction", "inconclusive": "inconclusive"}.get(
             gate["verdict"], "approximate" if gate["approximate"] else "note"
         )

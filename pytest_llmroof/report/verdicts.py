@@ -43,6 +43,7 @@ def gate_document(assessment: Assessment, verdict: Verdict) -> Document:
         "known": known_range(gate.metric, assessment.deployment) if gate.default else None,
         "in_words": in_words(assessment, verdict),
         **_outcome(outcome),
+        **({"settle": verdict.settle} if verdict.settle else {}),
     }
 
 

@@ -25,7 +25,8 @@ def in_words(assessment: Assessment, verdict: Verdict) -> str | None:
     if verdict.word in ("pass", "not judged", "not run"):
         return None
     if verdict.word in ("no data", "inconclusive", "impossible"):
-        return wording()["finding"]["not_measured" if verdict.word == "no data" else verdict.word]
+        doubt = "unconfirmed" if verdict.word == "inconclusive" and verdict.unconfirmed else verdict.word
+        return wording()["finding"]["not_measured" if doubt == "no data" else doubt]
     clauses = [_finding(assessment, verdict)]
     diagnosis = diagnosis_for(assessment, verdict.gate.metric)
     if diagnosis is not None and (cause := _cause(diagnosis, assessment.attribution)):

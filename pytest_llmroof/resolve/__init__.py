@@ -35,14 +35,9 @@ from pytest_llmroof.telemetry.window import Window
 
 _Found = TypeVar("_Found")
 
-_NO_GPU: Final = (
-    "no accelerator is named, and the telemetry names no device: give `gpu:` (or --llmroof-gpu=h100; "
-    "--llmroof-list=gpus names all)"
-)
-_NO_MODEL: Final = (
-    "no model is named, and the telemetry serves none under a catalogue name: give `model:` (or --llmroof-model=NAME; "
-    "--llmroof-list=models names all), a config.json, or a mapping of its figures"
-)
+# What to write is said where somebody asks for it.
+_NO_GPU: Final = "no accelerator is named, and the telemetry names no device"
+_NO_MODEL: Final = "no model is named, and the telemetry serves none under a catalogue name"
 
 
 def resolve(spec: WindowSpec) -> Deployment:

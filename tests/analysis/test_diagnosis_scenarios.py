@@ -216,10 +216,11 @@ def test_a_passing_window_has_a_diagnosis_of_every_time() -> None:
 
 
 def test_without_model_and_gpu_the_missing_options_are_named() -> None:
-    deployment = Deployment(missing={"gpu": "write `gpu:`", "model": "write `model:`"})
+    deployment = Deployment(missing={"gpu": "no accelerator is named", "model": "it is unknown: give `model:`"})
     found = diagnosed(decoding(deployment, 0.02))
     assert (found.scenario, found.regime) == (None, None)
-    assert found.missing == ("gpu: write `gpu:`", "model: write `model:`")
+    assert found.missing[0].startswith("gpu: no accelerator is named; write `gpu:` or --llmroof-gpu=NAME")
+    assert found.missing[1] == "model: it is unknown: give `model:`"
 
 
 def test_the_time_of_prefill_in_a_window_of_decode_is_asked_for() -> None:

@@ -198,8 +198,10 @@ def test_an_assumption_that_would_turn_the_verdict_is_named() -> None:
     outcome = measured(0.80, 0.79, 0.81, alternatives=(turns, harmless))
     verdict = judge(parse_gate("decode.mbu >= 75%"), outcome)
     assert (verdict.word, verdict.approximate) == ("pass", True)
-    said = "tensor_parallel = 2 (assumed 1) would give 40 % and fail; write what holds under deployment:"
-    assert verdict.reason == said
+    said = "tensor_parallel = 2 (assumed 1) would give 40 % and fail"
+    assert verdict.settle == "write what holds under `deployment:` (tensor_parallel)"
+    assert verdict.reason == f"{said}; {verdict.settle}"
+    assert verdict.unconfirmed == ("tensor_parallel",)
     assert judge(parse_gate("decode.mbu >= 75%"), outcome, strict=True).word == "inconclusive"
     assert not judge(parse_gate("decode.mbu >= 35%"), outcome).approximate
     bounds = judge(parse_gate("decode.mbu >= 75%"), replace(outcome, judged_by="bounds"))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from pytest_llmroof.analysis.sources import lacks, with_remedy
 from pytest_llmroof.assess import assess
 from pytest_llmroof.gates.build import window_spec
 from pytest_llmroof.report.document import window_document
 from pytest_llmroof.report.text import failing_text
+from pytest_llmroof.roofline.deployment import Deployment
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 H100 = {"gpu": "h100", "model": "llama-3.1-8b", "deployment": {"tensor_parallel": 1, "weights": "bf16"}}
@@ -33,3 +35,36 @@ def test_figures_of_single_gpus_are_not_promised() -> None:
     assert "a DCGM exporter's, which would tell, this version does not read yet" in text
     assert "per: replica" in text
     assert "add " not in text
+
+
+def test_what_is_not_named_is_explained_once() -> None:
+    (gate,) = judged("decode-8b", "decode.mbu >= 75%", gpu=None)["gates"]
+    reason = gate["reason"]
+    assert reason.startswith("no accelerator is named, and the telemetry names no device; write `gpu:` or --llmroof-")
+    assert (reason.count("`gpu:`"), reason.count("--llmroof-list")) == (1, 1)
+
+
+def test_a_reason_that_knows_what_to_give_is_not_followed_by_another_one() -> None:
+    missing = {"model": "the served name 'x' is no catalogue name: give `model:`, or its config.json"}
+    outcome = lacks("decode.mbu", Deployment(missing=missing), "model")
+    assert outcome is not None
+    assert (outcome.reason, outcome.remedy) == (missing["model"], None)
+    assert with_remedy("model", missing["model"]) == missing["model"]
+    assert with_remedy("gpu", "no accelerator is named").count("--llmroof-gpu=") == 1
+
+
+def test_what_nobody_confirmed_is_settled_by_writing_it() -> None:
+    window = judged("decode-8b", "decode.mbu >= 75%", strict=True, deployment=None)
+    (gate,) = window["gates"]
+    assert gate["verdict"] == "inconclusive"
+    assert gate["settle"] == "write what holds under `deployment:` (tensor_parallel, weights)"
+    text = failing_text(window, gate)
+    assert "nobody confirmed what the verdict hangs on" in text
+    assert "outputs of one length" not in text  # that would narrow the interval, which the limit lies outside of
+
+
+def test_a_window_that_cannot_be_read_says_so_once() -> None:
+    text = text_of("nowhere", "itl.mean <= 8ms")
+    assert "nowhere does not exist" in text
+    assert text.count("does not exist") == (1 if "no data" not in text else 2)  # a long reason is cut in the first line
+    assert " window " not in text

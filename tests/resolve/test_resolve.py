@@ -68,8 +68,8 @@ def test_nothing_named() -> None:
     deployment = resolve(spec())
     assert deployment.model is None
     assert deployment.accelerator is None
-    assert "--llmroof-gpu" in deployment.missing["gpu"]
-    assert "--llmroof-model" in deployment.missing["model"]
+    assert deployment.missing["gpu"] == "no accelerator is named, and the telemetry names no device"
+    assert deployment.missing["model"].startswith("no model is named, and the telemetry serves none")
     assert set(deployment.provenance.values()) == {"assumed"}
     assert (deployment.weights, deployment.kv_cache, deployment.compute) == ("bf16", "bf16", "bf16")
 
