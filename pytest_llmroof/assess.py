@@ -12,11 +12,12 @@ from pytest_llmroof.analysis.attribution import Attribution
 from pytest_llmroof.analysis.diagnose import diagnose
 from pytest_llmroof.analysis.diagnosis import Diagnosis
 from pytest_llmroof.analysis.engine_evidence import observed_by_engine
-from pytest_llmroof.analysis.facts import WindowFacts
+from pytest_llmroof.analysis.facts import Phase, WindowFacts
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.measure import measure
 from pytest_llmroof.analysis.measurement import NoData, Outcome, Outcomes
 from pytest_llmroof.analysis.metrics import Family
+from pytest_llmroof.analysis.thresholds import remedy
 from pytest_llmroof.analysis.thresholds import remedy
 from pytest_llmroof.asked import ask, asks
 from pytest_llmroof.errors import ConfigError, LlmroofError, SourceError
@@ -74,6 +75,15 @@ def assess(spec: WindowSpec, *, strict: bool = False, taken: Taken | None = None
         verdicts=verdicts,
         diagnoses=measured.diagnoses,
     )
+
+
+def phase_of(spec: WindowSpec) -> Phase:
+    """The phase that the traffic of files shows. Decode where they tell none: its gates then have no data."""
+    try:
+        window = read(spec)[0]
+        return gather(window, with_telemetry(resolve(spec), window, spec), spec.phase).phase
+    except SourceError:
+        return "decode"
 
 
 def read(spec: WindowSpec, taken: Taken | None = None) -> list[Window]:
@@ -165,6 +175,9 @@ def _judge(gate: Gate, measured: Measured, spec: WindowSpec, strict: bool) -> Ve
 def _worst(gate: Gate, measured: Measured, spec: WindowSpec, strict: bool) -> Verdict:
     """The verdict of the replica that does worst, which it names."""
     window = measured.facts.window
+    if not window.engines:
+        reason = f"`per: replica` needs each replica's own metrics, and {window.engine_title} has none"
+        return judge(gate, NoData(gate.metric, reason, remedy("server")), strict=strict)
     verdicts = [
         (engine, judge(gate, _outcome_of(engine, gate, measured, spec), strict=strict)) for engine in window.engines
     ]

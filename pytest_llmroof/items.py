@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,13 +11,12 @@ import pytest
 from pytest_llmroof.breach import GateBreach, representation
 from pytest_llmroof.errors import ConfigError, ConfigErrors
 from pytest_llmroof.gates.build import window_spec
-from pytest_llmroof.gates.defaults import default_gates
 from pytest_llmroof.gates.file import load_gate_file
 from pytest_llmroof.gates.gate import Gate
 from pytest_llmroof.gates.spec import WindowSpec
 from pytest_llmroof.options import settings
 from pytest_llmroof.outcomes import breach_of, publish
-from pytest_llmroof.windows import assessed, completed, is_live, placed
+from pytest_llmroof.windows import assessed, completed, is_live, placed, with_default_gates
 
 #: Node id of the collector of command-line gates, and so the first part of their own.
 COMMAND_LINE: Final = "llmroof"
@@ -139,8 +137,10 @@ def command_line_spec(config: pytest.Config) -> WindowSpec:
     if options.gates:
         return spec
     try:
-        return replace(spec, gates=default_gates(spec.phase))
+        return with_default_gates(spec)
     except ConfigError:
+        if not spec.live:
+            raise
         raise ConfigError("--llmroof-telemetry alone needs a phase for its default gate: add --llmroof-phase=decode or "
                           "--llmroof-phase=prefill, or gates of your own (--llmroof-gate='ttft.p99 <= 2s')") from None
 
@@ -157,7 +157,8 @@ def _all_completed(config: pytest.Config, specs: tuple[WindowSpec, ...]) -> list
     errors: list[ConfigError] = []
     for spec in specs:
         try:
-            done.append(completed(config, spec))
+            spec = completed(config, spec)
+            done.append(with_default_gates(spec) if spec.default_severity else spec)
         except ConfigErrors as error:
             errors.extend(error.errors)
         except ConfigError as error:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_llmroof.asked import asks
-from pytest_llmroof.assess import assess
+from pytest_llmroof.assess import assess, phase_of
 from pytest_llmroof.errors import ConfigError, ConfigErrors, Position
 from pytest_llmroof.gates.assessment import Assessment
 from pytest_llmroof.gates.build import window_spec
@@ -101,6 +101,20 @@ def completed(config: pytest.Config, spec: WindowSpec) -> WindowSpec:
         spec = replace(spec, engines=level.engines)
     resolve(spec)
     return spec
+
+
+def with_default_gates(spec: WindowSpec) -> WindowSpec:
+    """A window that names no gates, with the default ones of the phase that is written, or that its traffic shows.
+
+    Only files are read: where a phase could only be known from servers, ConfigError asks for it.
+    """
+    phase = spec.phase if spec.phase or spec.live or not spec.telemetry else phase_of(spec)
+    try:
+        gates = default_gates(phase, spec.default_severity or "error")
+    except ConfigError as error:
+        found = "" if spec.phase or phase is None else "its traffic mixes prefill and decode: "
+        raise ConfigError(f"{spec.name}: {found}{error.problem}", spec.positions.get("telemetry")) from None
+    return replace(spec, gates=gates, default_severity=None)
 
 
 def is_live(spec: WindowSpec) -> bool:

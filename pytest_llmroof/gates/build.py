@@ -82,18 +82,24 @@ def assemble(
     """The specification of keys whose shape was checked, and what is wrong beyond their shape."""
     errors: list[ConfigError] = []
     keys = _without(written.keys, written.spoiled)
-    gates = _gates(keys, written, errors)
+    gates, default_severity = _gates(keys, written, errors), None
+    telemetry = _telemetry(keys, base)
     if defaults and "gates" not in written.keys:
-        try:
-            gates = default_gates(keys.get("phase"), keys.get("severity", "error"))
-        except ConfigError as error:
-            errors.append(_error(written, (), error))
+        severity = keys.get("severity", "error")
+        if "phase" not in written.keys and telemetry and all(source.kind == "path" for source in telemetry):
+            default_severity = severity
+        else:
+            try:
+                gates = default_gates(keys.get("phase"), severity)
+            except ConfigError as error:
+                errors.append(_error(written, (), error))
     spec = WindowSpec(
         id=id,
         name=name,
         base=base,
-        telemetry=_telemetry(keys, base),
+        telemetry=telemetry,
         gates=gates,
+        default_severity=default_severity,
         title=keys.get("name"),
         deployment=keys.get("deployment", {}),
         labels=keys.get("labels", {}),

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pytest_llmroof.analysis.facts import Phase
 from pytest_llmroof.errors import Position
-from pytest_llmroof.gates.gate import Gate
+from pytest_llmroof.gates.gate import Gate, Severity
 
 SourceKind = Literal["path", "url", "prometheus"]
 
@@ -35,7 +35,8 @@ class WindowSpec:
 
     ``id`` is the node id relative to the root directory; ``base`` the folder that relative paths are relative to.
     Durations are seconds. ``unset`` names environment variables without value or default: such a window has no data.
-    ``engines`` are entries of serving engines beside the known ones, as data/engines.yaml holds them.
+    ``default_severity`` marks a window of files that names neither gates nor phase: its gates are the default ones of
+    the phase that its traffic shows, of that severity. ``engines`` are entries of serving engines beside the known ones, as data/engines.yaml holds them.
     ``positions`` maps a key (``gpu``, ``model``, ``deployment.tensor_parallel``, ...) to where it stands.
     """
 
@@ -59,6 +60,7 @@ class WindowSpec:
     min_requests: int | None = None
     max_wait_seconds: float = 600.0
     unset: tuple[str, ...] = ()
+    default_severity: Severity | None = None
     engines: Mapping[str, Mapping[str, object]] = field(default_factory=dict, repr=False)
     positions: Mapping[str, Position] = field(default_factory=dict)
 

@@ -150,7 +150,7 @@ def test_a_wrong_name_in_the_ini_file_is_told_where_gates_are_collected(project:
         (["--llmroof-duration=0s"], "*not a positive duration*"),
         (["--llmroof-gate=decode.mbu >= 30%"], "*--llmroof-gate needs something to measure*--llmroof-telemetry*"),
         ([*TELEMETRY, "--llmroof-gate=decode.mbuu >= 1%"], "*--llmroof-gate: *did you mean 'decode.mbu'*"),
-        ([*TELEMETRY], "*--llmroof-telemetry alone needs a phase*--llmroof-phase=decode*"),
+        (["--llmroof-telemetry=http://127.0.0.1:9/metrics"], "*alone needs a phase*--llmroof-phase=decode*"),
         (["--llmroof-telemetry={url: [}", GATE], "*--llmroof-telemetry*not a mapping*"),
         (["--llmroof-report=report.doc"], "*'report.doc' must end in .json*"),
         (["--llmroof-report=after.prom/report.json"], "*--llmroof-report=*no folder*"),
