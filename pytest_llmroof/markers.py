@@ -87,21 +87,27 @@ def parsed(expressions: tuple[object, ...], where: str, **keywords: Any) -> list
 
 def validate(metafunc: pytest.Metafunc) -> None:
     """Refuse a test with a wrong mark when it is collected, before anything runs."""
+    item, problem = metafunc.definition, None
     try:
-        gates_of(metafunc.definition.iter_markers("llmroof_gate"))
+        gates_of(item.iter_markers("llmroof_gate"))
     except ConfigError as error:
-        pytest.fail(f"{metafunc.definition.nodeid}: {error}", pytrace=False)
+        problem = str(error)
+    if problem is not None:  # not while the error is handled: pytest would show both
+        pytest.fail(f"{item.nodeid}: {problem}", pytrace=False)
 
 
 def judged_body(item: pytest.Item) -> Generator[None, object, object]:
     """Run a test's body, then judge the gates of its marks, all of them; one failure lists every breach."""
     if isinstance(item, GateItem):
         return (yield)
+    spec: WindowSpec | None = None
     try:
         spec = marked_spec(item)
     except ConfigError as error:
+        problem = str(error)
+    if spec is None:
         # Marks of a parameter or of a TestCase's method are not seen when tests are generated.
-        pytest.fail(str(error), pytrace=False)
+        pytest.fail(problem, pytrace=False)
     end, abandon = _opened(item, spec)
     try:
         result = yield

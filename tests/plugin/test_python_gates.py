@@ -134,6 +134,7 @@ def test_a_wrong_gate_mark_is_a_collection_error(project: Any, mark: str, gist: 
     result = project.run()
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines([gist])
+    result.stdout.no_fnmatch_line("*During handling*")
     assert result.ret == pytest.ExitCode.INTERRUPTED
 
 
@@ -153,6 +154,7 @@ def test_a_wrong_window_mark_fails_the_test_with_one_sentence(project: Any, mark
     result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines([gist])
     result.stdout.no_fnmatch_line("*Traceback*")
+    result.stdout.no_fnmatch_line("*During handling*")
 
 
 def test_a_wrong_gate_on_a_parameter_fails_that_test(project: Any) -> None:
