@@ -22,6 +22,7 @@ from pytest_llmroof.telemetry.engine_entries import with_engines
 from pytest_llmroof.telemetry.live import LiveRecording, live_window
 from pytest_llmroof.telemetry.reading import read_window
 from pytest_llmroof.telemetry.recording import MANIFEST, Recording, slug_of_page
+from pytest_llmroof.units import grouped
 
 #: Seconds, where neither the window nor an option says it.
 DURATION_SECONDS: Final = 30.0
@@ -261,7 +262,7 @@ def _refuse_few(spec: WindowSpec, folder: Path, seconds: float) -> None:
         raise SourceError("these sources do not count finished requests", "leave out `min_requests:`")
     if finished < spec.min_requests:
         raise SourceError(
-            f"only {finished:.0f} of the {spec.min_requests} requests asked for (min_requests) finished",
+            f"only {grouped(finished)} of the {grouped(spec.min_requests)} requests asked for (min_requests) finished",
             "drive more load, wait longer (max_wait), or ask for fewer",
         )
 

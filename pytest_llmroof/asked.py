@@ -7,6 +7,7 @@ from pytest_llmroof.gates.spec import WindowSpec
 from pytest_llmroof.telemetry.engine_entries import with_engines
 from pytest_llmroof.telemetry.fleetsource import prometheus_window
 from pytest_llmroof.telemetry.window import Window
+from pytest_llmroof.units import grouped
 
 
 def asks(spec: WindowSpec) -> bool:
@@ -48,6 +49,6 @@ def _refuse_few(spec: WindowSpec, window: Window) -> None:
         raise SourceError("these sources do not count finished requests", "leave out `min_requests:`")
     if finished < spec.min_requests:
         raise SourceError(
-            f"only {finished:.0f} of the {spec.min_requests} requests asked for (min_requests) finished",
+            f"only {grouped(finished)} of the {grouped(spec.min_requests)} requests asked for (min_requests) finished",
             "widen `duration`, choose another `end`, or ask for fewer",
         )

@@ -131,7 +131,7 @@ def measure_window(window: Window, deployment: Deployment, spec: WindowSpec) -> 
     outcomes = measure(facts)
     observed = observed_by_engine(facts)
     attribution = attribute(facts, outcomes, observed)
-    limit = _tpot_limit(spec.gates)
+    limit = _tpot_limit(spec.gates, facts)
     diagnoses: dict[str, Diagnosis] = {
         family: diagnose(facts, outcomes, attribution, family, tpot_limit_seconds=limit, observed=observed)
         for family in FAMILIES
@@ -139,12 +139,15 @@ def measure_window(window: Window, deployment: Deployment, spec: WindowSpec) -> 
     return Measured(facts, outcomes, attribution, diagnoses)
 
 
-def _tpot_limit(gates: tuple[Gate, ...]) -> float | None:
+def _tpot_limit(gates: tuple[Gate, ...], facts: WindowFacts) -> float | None:
     """The tightest limit on the time between tokens: a larger batch may not go beyond it."""
+    tokens = facts.decode.tokens_per_step if facts.decode else 1.0
     limits = [
-        gate.limit.value
+        gate.limit.value / (tokens if gate.metric == "decode.step_time" else 1.0)
         for gate in gates
-        if gate.metric.startswith(("tpot.", "itl.")) and gate.operator in ("<=", "<") and gate.limit.kind == "absolute"
+        if gate.metric.startswith(("tpot.", "itl.", "decode.step_time"))
+        and gate.operator in ("<=", "<")
+        and gate.limit.kind == "absolute"
     ]
     return min(limits, default=None)
 

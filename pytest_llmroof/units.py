@@ -156,6 +156,12 @@ def format_quantity(value: float, unit: Unit, digits: int = 3) -> str:
     return f"{_number(value, digits)}{suffix}"
 
 
+def grouped(number: float) -> str:
+    """A count for people: ``9999``, ``28 400``."""
+    rounded = round(number)
+    return f"{rounded:,}".replace(",", " ") if abs(rounded) >= 10_000 else str(rounded)
+
+
 def _scaled(value: float, steps: list[tuple[float, str]], digits: int) -> str:
     if value == 0:
         return f"0 {steps[0][1]}"
@@ -172,6 +178,6 @@ def _number(value: float, digits: int) -> str:
         return "0"
     magnitude = math.floor(math.log10(abs(float(f"{value:.{digits - 1}e}"))))
     if abs(value - round(value)) <= 1e-9 * abs(value):
-        return f"{round(value):,}".replace(",", " ") if abs(value) >= 10_000 else str(round(value))
+        return grouped(value)
     decimals = max(0, digits - 1 - magnitude)
     return f"{value:,.{decimals}f}".replace(",", " ") if abs(value) >= 10_000 else f"{value:.{decimals}f}"

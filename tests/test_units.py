@@ -16,6 +16,7 @@ from pytest_llmroof.units import (
     UnitError,
     describe,
     format_quantity,
+    grouped,
     parse_as,
     parse_quantity,
 )
@@ -138,3 +139,11 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     except UnitError:
         return
     assert math.isfinite(quantity.value)
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"), [(0, "0"), (9_999.4, "9999"), (10_000, "10 000"), (148_176, "148 176"), (-12_345, "-12 345")]
+)
+def test_counts_are_grouped_like_quantities(number: float, shown: str) -> None:
+    assert grouped(number) == shown
+    assert format_quantity(round(number), "count") == shown

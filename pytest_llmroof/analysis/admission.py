@@ -9,6 +9,7 @@ from typing import Literal
 from pytest_llmroof.analysis.constants import threshold
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.telemetry.window import Engine
+from pytest_llmroof.units import grouped
 
 QueueCause = Literal["cache", "slots", "compute"]
 
@@ -82,8 +83,8 @@ def _cache(facts: WindowFacts, samples: list[_Sample]) -> Saturation | None:
         return Saturation("cache", statement, name("kv_usage") or "samples")
     preemptions = facts.window.counter("preemptions")
     if preemptions:
-        return Saturation("cache", f"{preemptions:.0f} requests were thrown out of the KV cache and computed again",
-                          name("preemptions") or "counters")  # fmt: skip
+        statement = f"{grouped(preemptions)} requests were thrown out of the KV cache and computed again"
+        return Saturation("cache", statement, name("preemptions") or "counters")
     return None
 
 

@@ -12,6 +12,7 @@ from typing import Literal
 
 from pytest_llmroof.analysis.constants import communication_constant as constant
 from pytest_llmroof.roofline.deployment import Deployment
+from pytest_llmroof.units import grouped
 
 Link = Literal["NVLink", "PCIe", "the network between nodes"]
 
@@ -38,7 +39,7 @@ class CommunicationEstimate:
         """What was assumed, for the share's source."""
         parts = []
         if self.messages:
-            parts.append(f"{self.messages:.0f} all-reduces of {self.message_bytes / 1e3:.0f} kB")
+            parts.append(f"{grouped(self.messages)} all-reduces of {self.message_bytes / 1e3:.0f} kB")
         if self.expert_seconds:
             parts.append("dispatch and combine of the experts")
         if self.pipeline_seconds:

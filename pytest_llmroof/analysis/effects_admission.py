@@ -12,6 +12,7 @@ from pytest_llmroof.analysis.situation import Effect, Situation, duration
 from pytest_llmroof.analysis.tokens import observations, requests_at, total
 from pytest_llmroof.roofline.cost import memory_fit
 from pytest_llmroof.roofline.deployment import Deployment
+from pytest_llmroof.units import grouped
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ def more_slots(situation: Situation) -> Effect | None:
     fits, ran = fitting(situation.facts, situation.deployment), most_running(situation.facts)
     if fits is None or not ran or fits < ran * remedy_constant("larger_batch"):
         return None
-    text = f"{ran:.0f} sequences at once toward {math.floor(fits)} in each replica"
-    return Effect(text, fill={"fitting": f"{math.floor(fits)}", "running": f"{ran:.0f}"})
+    text = f"{grouped(ran)} sequences at once toward {grouped(math.floor(fits))} in each replica"
+    return Effect(text, fill={"fitting": grouped(math.floor(fits)), "running": grouped(ran)})
 
 
 def fp8_kv_capacity(situation: Situation) -> Effect | None:
@@ -56,8 +57,8 @@ def fp8_kv_capacity(situation: Situation) -> Effect | None:
     if ran and ran < before:
         # The cache held what was seen to run, whatever the engine was given of the memory.
         before, after = ran, ran * after / before
-    text = f"{math.floor(before)} sequences toward {math.floor(after)} in each replica"
-    fill = {"fitting_before": f"{math.floor(before)}", "fitting_after": f"{math.floor(after)}"}
+    text = f"{grouped(math.floor(before))} sequences toward {grouped(math.floor(after))} in each replica"
+    fill = {"fitting_before": grouped(math.floor(before)), "fitting_after": grouped(math.floor(after))}
     return Effect(text, fill=fill)
 
 
@@ -76,9 +77,9 @@ def replicas(situation: Situation) -> Effect | None:
     fill = {
         "rate": f"{asked.rate:.1f}",
         "seconds": duration(asked.seconds),
-        "needed": f"{math.ceil(asked.places)}",
-        "waiting": f", and {asked.waiting:.0f} requests wait" if asked.waiting else "",
-        "capacity": f"{capacity:.0f}",
+        "needed": grouped(math.ceil(asked.places)),
+        "waiting": f", and {grouped(asked.waiting)} requests wait" if asked.waiting else "",
+        "capacity": grouped(capacity),
     }
     queue = situation.seconds("queue")
     if not queue:

@@ -11,7 +11,7 @@ from pytest_llmroof.analysis.situation import Effect, Situation, durations
 from pytest_llmroof.roofline.cost import costed, memory_fit, step_cost
 from pytest_llmroof.roofline.deployment import ELEMENT_BYTES, Deployment
 from pytest_llmroof.roofline.step import Step
-from pytest_llmroof.units import format_quantity
+from pytest_llmroof.units import format_quantity, grouped
 
 
 def larger_batch(situation: Situation) -> Effect | None:
@@ -147,14 +147,14 @@ def _memory_limit(situation: Situation, step: Step) -> tuple[float, str] | None:
     if fit is None or fit.sequences is None:
         return None
     context = format_quantity(step.context, "tokens")
-    return fit.sequences, f"Memory allows {fit.sequences:.0f} sequences of {context} in each replica"
+    return fit.sequences, f"Memory allows {grouped(fit.sequences)} sequences of {context} in each replica"
 
 
 def _ridge_limit(situation: Situation, step: Step) -> tuple[float, str] | None:
     batch = ridge_batch(situation.deployment, step)
     if batch is None:
         return None
-    return batch, f"At {batch:.0f} sequences arithmetic becomes the limit"
+    return batch, f"At {grouped(batch)} sequences arithmetic becomes the limit"
 
 
 def _within_latency(situation: Situation, step: Step, batch: float, limit: str) -> tuple[float, str]:
@@ -172,7 +172,7 @@ def _within_latency(situation: Situation, step: Step, batch: float, limit: str) 
         middle = (low + high) / 2
         times = _time_at(situation, step, middle)
         low, high = (middle, high) if times is not None and times[1] <= allowed else (low, middle)
-    return low, f"At {low:.0f} sequences the time per output token reaches its limit"
+    return low, f"At {grouped(low)} sequences the time per output token reaches its limit"
 
 
 def _time_at(situation: Situation, step: Step, batch: float) -> tuple[float, float] | None:
@@ -194,11 +194,11 @@ def _throughput(
         now = facts.generated_tokens / facts.duration_seconds
     low, high = (now * batch / seconds / rate for seconds in reversed(times))
     text = (
-        f"{now:.0f} tok/s toward {low:.0f} .. {high:.0f} tok/s at batch {batch:.0f}; "
+        f"{grouped(now)} tok/s toward {grouped(low)} .. {grouped(high)} tok/s at batch {grouped(batch)}; "
         f"step {durations(situation.total, situation.total)} becomes {durations(*times)}"
     )
     gain = ((low + high) / 2 - now) / now
-    return Effect(text, "output.tokens_per_second", low, high, gain, {"batch": f"{batch:.0f}", "limit": limit})
+    return Effect(text, "output.tokens_per_second", low, high, gain, {"batch": grouped(batch), "limit": limit})
 
 
 def _per_sequence(deployment: Deployment, step: Step) -> tuple[float, float] | None:

@@ -10,7 +10,7 @@ from pytest_llmroof.analysis.situation import Effect, Situation, duration, durat
 from pytest_llmroof.roofline.cost import costed, model_flops, step_cost
 from pytest_llmroof.roofline.deployment import Deployment, element_bytes
 from pytest_llmroof.roofline.step import Prefill, Step
-from pytest_llmroof.units import format_quantity
+from pytest_llmroof.units import format_quantity, grouped
 
 
 def chunk_tokens(deployment: Deployment) -> float | None:
@@ -38,7 +38,7 @@ def chunked_prefill(situation: Situation) -> Effect | None:
     low, high = _mixed_step(situation, then[1].seconds)
     text = f"steps with prompts {durations(*today)} toward {durations(low, high)}"
     gain = 1 - (low + high) / sum(today)
-    return Effect(text, "itl.max", low, high, gain, {"chunk": f"{round(chunk):d}"})
+    return Effect(text, "itl.max", low, high, gain, {"chunk": grouped(chunk)})
 
 
 def disaggregation(situation: Situation) -> Effect | None:
@@ -149,4 +149,4 @@ def _rate(situation: Situation, low: float, high: float) -> str:
     if situation.attribution is None or situation.attribution.of != "prefill" or not tokens:
         return ""
     now = tokens / situation.total
-    return f"; {now:.0f} prompt tok/s toward {tokens / high:.0f} .. {tokens / low:.0f}"
+    return f"; {grouped(now)} prompt tok/s toward {grouped(tokens / high)} .. {grouped(tokens / low)}"

@@ -10,7 +10,7 @@ from pytest_llmroof.analysis.constants import communication_constant
 from pytest_llmroof.analysis.situation import Effect, Situation
 from pytest_llmroof.roofline.cost import memory_fit
 from pytest_llmroof.roofline.deployment import Deployment
-from pytest_llmroof.units import format_quantity
+from pytest_llmroof.units import format_quantity, grouped
 
 
 def inside_nvlink(situation: Situation) -> Effect | None:
@@ -71,7 +71,7 @@ def fused_all_reduce(situation: Situation) -> Effect | None:
     if best.message_bytes >= communication_constant("one_shot_bytes"):
         return None
     rest = situation.total - situation.transport
-    fill = {"message": format_quantity(best.message_bytes, "bytes"), "messages": f"{best.messages:.0f}"}
+    fill = {"message": format_quantity(best.message_bytes, "bytes"), "messages": grouped(best.messages)}
     return situation.timed(rest + best.seconds, rest + min(worst.seconds, situation.transport), fill=fill)
 
 

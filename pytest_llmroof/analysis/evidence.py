@@ -17,6 +17,8 @@ from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.scenarios import combined_name
 from pytest_llmroof.units import format_quantity
 
+#: What computing a prompt takes at least, and what real kernels add to that.
+_ARITHMETIC: Final[tuple[Cause, Cause]] = ("compute floor", "kernel ceiling")
 #: Shares below this are not worth a line.
 _WORTH_SAYING: Final = 0.01
 
@@ -77,12 +79,15 @@ def of_roofs(outcomes: Outcomes, attribution: Attribution | None, decode: bool) 
 
 def of_first_token(facts: WindowFacts, ttft: Attribution, letters: tuple[str, ...]) -> Iterator[Evidence]:
     """For and against B: what computing prompts takes of the time to first token, and how near it is to the roof."""
-    own, others = ttft.share("compute floor", "kernel ceiling"), ttft.share("other requests' prefill")
+    own, others = ttft.share(*_ARITHMETIC), ttft.share("other requests' prefill")
     if not ttft.share("compute floor"):
         return
     source = facts.window.source_name("prefill_time") or "roofline"
-    floor = ttft.seconds * ttft.share("compute floor")
-    text = f"the prompt's arithmetic is {share_text(own)} of the time to first token (floor {_milliseconds(floor)})"
+    floor, ceiling = (_milliseconds(ttft.seconds * ttft.share(part)) for part in _ARITHMETIC)
+    text = (
+        f"the prompt's arithmetic is {share_text(own)} of the time to first token ({_milliseconds(ttft.seconds)}): "
+        f"floor {floor}, kernel ceiling {ceiling}"
+    )
     yield Evidence("B", "B" in letters, text, "roofline")
     if others >= _WORTH_SAYING:
         yield Evidence("B", "B" in letters, f"other requests' prefill is {share_text(others)} of it", source)

@@ -146,4 +146,4 @@ def _admission_title(cause: Saturation | None) -> str | None:
     if cause is None:
         return None
     scenario = scenarios()["E"]
-    return f"{scenario.title}: {scenario.causes[cause.cause]}"
+    return f"{scenario.title} ({scenario.causes[cause.cause]})"

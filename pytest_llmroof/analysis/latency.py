@@ -14,7 +14,7 @@ from pytest_llmroof.analysis.tokens import observations, total
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.data import load
 from pytest_llmroof.telemetry.window import Histogram
-from pytest_llmroof.units import format_quantity
+from pytest_llmroof.units import format_quantity, grouped
 
 LATENCIES: Final = ("ttft", "tpot", "itl", "e2e", "queue")
 
@@ -53,7 +53,7 @@ def latency_statistic(facts: WindowFacts, base: str, statistic: str) -> Outcome:
 def _mean(facts: WindowFacts, metric: str, base: str, what: str, count: float, zeros: float) -> Outcome:
     if count - zeros <= 0:
         return _only_single_tokens(metric, count)
-    without = f" without {zeros:.0f} outputs of a single token, which have none" if zeros else ""
+    without = f" without {grouped(zeros)} outputs of a single token, which have none" if zeros else ""
     return Measurement(
         metric=metric,
         bounded=Bounded.exactly((total(facts.window, base) or 0.0) / (count - zeros)),
@@ -133,7 +133,7 @@ def _settle(facts: WindowFacts, base: str, histogram: Histogram, found: Quantile
 
 def _units(facts: WindowFacts, base: str) -> str:
     if base == "itl" and facts.decode is not None:
-        return f"{facts.decode.steps:.0f} steps, whose outputs are alike"
+        return f"{grouped(facts.decode.steps)} steps, whose outputs are alike"
     return "the requests"
 
 
@@ -157,5 +157,5 @@ def _single_token_outputs(facts: WindowFacts) -> float:
 
 
 def _only_single_tokens(metric: str, count: float) -> NoData:
-    reason = f"all {count:.0f} requests had one output token: there is no time between tokens"
+    reason = f"all {grouped(count)} requests had one output token: there is no time between tokens"
     return NoData(metric, reason, "measure with longer outputs, e.g. vllm bench serve --random-output-len 128 ...")

@@ -33,7 +33,7 @@ from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.roofline.cost import model_flops, step_cost
 from pytest_llmroof.roofline.roof import achievable
 from pytest_llmroof.roofline.step import Step
-from pytest_llmroof.units import Unit, format_quantity
+from pytest_llmroof.units import Unit, format_quantity, grouped
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _mbu(facts: WindowFacts, prefill: PrefillFacts, against: Roofs) -> Outcome:
     bounds = prefill.steps
     ends = [_bytes_moved(facts, prefill, steps) for steps in (bounds.value, bounds.low, bounds.high)]
     share = Bounded.spanning(*ends).scaled(1 / (against.bandwidth * facts.deployment.gpus))
-    steps = f"{prefill.steps.value:.0f} steps with prompts" + (", estimated," if prefill.estimated else "")
+    steps = f"{grouped(prefill.steps.value)} steps with prompts" + (", estimated," if prefill.estimated else "")
     how = f"weights of {steps} and cache read and written, over the bandwidth and {base.basis}"
     return _utilisation(facts, "prefill.mbu", share, base, how, achievable(against.accelerator, "memory"))
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from pytest_llmroof.report.figures import grouped, percentages, quantity, short_count
+from pytest_llmroof.report.figures import percentages, quantity, short_count
 from pytest_llmroof.report.rows import Row
 from pytest_llmroof.report.wire import Document
-from pytest_llmroof.units import format_quantity
+from pytest_llmroof.units import format_quantity, grouped
 
 #: Certainly busy for less of the window than this, and the text says how long.
 _FULLY_BUSY: Final = 0.98

@@ -86,12 +86,6 @@ def _decimals(text: str) -> int:
     return len(match.group(1)) if match else 0
 
 
-def grouped(number: float) -> str:
-    """A count: ``9999``, ``28 400``."""
-    rounded = round(number)
-    return f"{rounded:,}".replace(",", " ") if abs(rounded) >= 10_000 else str(rounded)
-
-
 def short_count(number: float) -> str:
     """A number of tokens in few characters: ``560``, ``1.5k``, ``4.1k``, ``128k``."""
     if number < 999.5:

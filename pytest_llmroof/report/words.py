@@ -29,7 +29,8 @@ def in_words(assessment: Assessment, verdict: Verdict) -> str | None:
         return wording()["finding"]["not_measured" if doubt == "no data" else doubt]
     clauses = [_finding(assessment, verdict)]
     diagnosis = diagnosis_for(assessment, verdict.gate.metric)
-    if diagnosis is not None and (cause := _cause(diagnosis, assessment.attribution)):
+    of_time = verdict.gate.unit == "seconds"
+    if diagnosis is not None and (cause := _cause(diagnosis, assessment.attribution, of_time)):
         clauses.append(cause)
     return "; ".join(clause for clause in clauses if clause)
 
@@ -74,11 +75,11 @@ def _plain_finding(verdict: Verdict, value: float) -> str:
     return "; ".join(filter(None, [template.format(value=shown, requests=requests), asked]))
 
 
-def _cause(diagnosis: Diagnosis, attribution: Attribution | None) -> str | None:
+def _cause(diagnosis: Diagnosis, attribution: Attribution | None, of_time: bool) -> str | None:
     """What the scenario means; phrases that speak of a share need an attribution that has one."""
     if diagnosis.scenario is None:
         return None
-    phrases = wording()["scenario"]
+    phrases = {**wording()["scenario"], **(wording()["scenario_of_times"] if of_time else {})}
     template = phrases.get(diagnosis.scenario, phrases["several"])
     if "{share}" not in template:
         return template

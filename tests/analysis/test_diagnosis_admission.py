@@ -53,7 +53,7 @@ def test_e_with_a_full_cache() -> None:
               "kv_usage": series(0.0, 0.96, 0.99, 0.98, 0.1)}  # fmt: skip
     found = diagnosed(saturated(gauges=gauges))
     assert (found.scenario, found.candidates) == ("E", ("E",))
-    assert found.title == "admission saturation: the KV cache is full"
+    assert found.title == "admission saturation (the KV cache is full)"
     assert found.evidence[1].statement == "the KV cache was over 95 % used in 3 of 3 samples with waiting requests"
     assert found.evidence[1].source == "vllm:kv_cache_usage_perc"
     assert found.missing == ()
@@ -61,7 +61,7 @@ def test_e_with_a_full_cache() -> None:
 
 def test_e_with_preemptions_between_two_scrapes() -> None:
     found = diagnosed(saturated(counters={"preemptions": 12.0}))
-    assert found.title == "admission saturation: the KV cache is full"
+    assert found.title == "admission saturation (the KV cache is full)"
     assert found.evidence[1].statement == "12 requests were thrown out of the KV cache and computed again"
 
 
@@ -69,7 +69,7 @@ def test_e_with_every_slot_taken() -> None:
     gauges = {"waiting": series(0, 5, 9, 12, 8), "running": series(10, 64, 64, 64, 63),
               "kv_usage": series(0.1, 0.4, 0.5, 0.5, 0.5)}  # fmt: skip
     found = diagnosed(saturated(gauges=gauges))
-    assert found.title == "admission saturation: every slot for running requests is taken"
+    assert found.title == "admission saturation (every slot for running requests is taken)"
     assert found.evidence[1].statement == (
         "running requests stood at their maximum of 64 in 4 of 4 samples with waiting requests, and the KV cache was "
         "not full"
@@ -86,7 +86,7 @@ def test_e_where_prefill_fills_the_steps_has_b_as_its_cause() -> None:
     facts = replace(facts, window=window(engine(histograms=QUEUED, names=NAMES)))
     found = diagnosed(facts)
     assert (found.scenario, found.candidates) == ("E", ("E", "B"))
-    assert found.title == "admission saturation: prefill fills the steps"
+    assert found.title == "admission saturation (prefill fills the steps)"
     assert {one.scenario for one in found.evidence if one.supports} == {"E", "B"}
     # Remedies of the symptom and of its cause.
     assert any(remedy.title == "Compute in FP8" for remedy in found.remedies)
@@ -109,7 +109,9 @@ def test_prefill_makes_the_first_token_late() -> None:
     found = diagnosed(facts, "ttft", measured(ttft__mean=0.125))
     assert (found.scenario, found.regime) == ("B", "compute")
     # (62.2 + 18.5) / 125 = 65 %
-    statement = "the prompt's arithmetic is 65 % of the time to first token (floor 62.2 ms)"
+    statement = (
+        "the prompt's arithmetic is 65 % of the time to first token (125 ms): floor 62.2 ms, kernel ceiling 18.5 ms"
+    )
     assert Evidence("B", True, statement, "roofline") in found.evidence
 
 

@@ -16,10 +16,10 @@ from pytest_llmroof.analysis.facts import Busy
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.gates.gate import Limit
 from pytest_llmroof.report.document import window_document
-from pytest_llmroof.report.figures import apart, distance, grouped, percentages, precise, share_in_words, short_count
+from pytest_llmroof.report.figures import apart, distance, percentages, precise, share_in_words, short_count
 from pytest_llmroof.report.limits import supported_limit
 from pytest_llmroof.report.text import failing_text, headline
-from pytest_llmroof.units import Unit
+from pytest_llmroof.units import Unit, grouped
 
 
 def first_line(verdict: Any, **changes: Any) -> str:

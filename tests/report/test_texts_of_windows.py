@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -68,3 +69,32 @@ def test_a_window_that_cannot_be_read_says_so_once() -> None:
     assert "nowhere does not exist" in text
     assert text.count("does not exist") == (1 if "no data" not in text else 2)  # a long reason is cut in the first line
     assert " window " not in text
+
+
+def test_what_helps_goes_by_the_metric() -> None:
+    utilisation = text_of("decode-8b", "decode.mbu >= 90%")
+    assert "only fewer bytes or larger batches help" in utilisation
+    for metric in ("itl.mean <= 5ms", "tpot.mean <= 5ms", "decode.step_time <= 5ms"):
+        text = text_of("decode-8b", metric)
+        assert "memory is busy nearly all the time: only fewer bytes per step help" in text, metric
+        assert "larger batches" not in text
+
+
+def test_thousands_are_grouped_throughout() -> None:
+    text = text_of("decode-8b", "decode.mbu >= 90%")
+    assert re.search(r"-> 2470 tok/s toward 15 \d{3} \.\. 18 \d{3} tok/s at batch 409;", text)
+    assert re.findall(r"\b\d{5,}\b", text) == []
+
+
+def test_the_arithmetic_of_a_prompt_adds_up() -> None:
+    text = text_of("long-prompts-8b", "ttft.mean <= 500ms")
+    found = re.search(r"arithmetic is (\d+) % .*? \((.+?) s\): floor (\d+) ms, kernel ceiling (\d+) ms", text)
+    assert found is not None, text
+    share, whole, floor, ceiling = map(float, found.groups())
+    assert round(100 * (floor + ceiling) / (whole * 1000)) == share
+
+
+def test_a_cause_stands_in_brackets() -> None:
+    text = text_of("saturated-8b", "ttft.mean <= 2s")
+    assert "scenario E: admission saturation (the KV cache is full)" in text
+    assert not re.search(r"scenario [^;:]*: [^;:]*:", text.split(" in words ")[0])
