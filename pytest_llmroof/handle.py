@@ -287,7 +287,8 @@ def _or_fail(function: Callable[[], T]) -> T:
     try:
         return function()
     except ConfigError as error:
-        pytest.fail(str(error), pytrace=False)
+        problem = str(error)
+    pytest.fail(problem, pytrace=False)  # not while the error is handled: pytest would show both
 
 
 _NEVER_OPENED: Final = (
