@@ -24,6 +24,7 @@ from pytest_llmroof.roofline.cost import memory_fit
 from pytest_llmroof.roofline.deployment import Deployment, element_bytes
 from pytest_llmroof.roofline.models import served_model
 from pytest_llmroof.roofline.models.names import precision_hint
+from pytest_llmroof.roofline.split import refusal
 from pytest_llmroof.units import format_quantity
 
 #: Weights of these many bytes an element or more are not quantised.
@@ -119,7 +120,7 @@ def _memory(facts: WindowFacts) -> Iterator[Contradiction]:
     fit, gpu = memory_fit(deployment), deployment.accelerator
     if fit is None or fit.weights_fit or gpu is None:
         return
-    whole = format_quantity(fit.weight_bytes * deployment.gpus_per_replica, "bytes")
+    whole = format_quantity(fit.replica_bytes, "bytes")
     each = "" if deployment.gpus_per_replica == 1 else f" ({format_quantity(fit.weight_bytes, 'bytes')} on each GPU)"
     product = product_that_fits(gpu, memory_bytes=fit.weight_bytes)
     ways = (parallelism_that_fits(deployment), precision_that_fits(deployment), product and f"gpu: {product}")
@@ -132,9 +133,22 @@ def _memory(facts: WindowFacts) -> Iterator[Contradiction]:
     )
 
 
+def _split(facts: WindowFacts) -> Iterator[Contradiction]:
+    """A split that the engine of the telemetry does not make."""
+    deployment, window = facts.deployment, facts.window
+    problem = refusal(deployment, window.kind)
+    if problem is not None and deployment.model is not None:
+        yield Contradiction(
+            f"{window.engine_title} does not start with tensor_parallel {deployment.tensor_parallel} for "
+            f"{deployment.model.name}: {problem}",
+            _said(deployment, "tensor_parallel", "model"),
+            per_gpu=True,
+        )
+
+
 def _replicas(facts: WindowFacts) -> Iterator[Contradiction]:
     """Another number of replicas than was given."""
-    deployment, seen = facts.deployment, len(facts.window.engines)
+    deployment, seen = facts.deployment, facts.window.replicas_at_once
     if deployment.provenance.get("data_parallel") != "given" or deployment.data_parallel in (None, seen) or not seen:
         return
     names = ", ".join(engine.identity for engine in facts.window.engines[:8])
@@ -212,7 +226,7 @@ def _whole_window(facts: WindowFacts) -> Iterator[Contradiction]:
 
 
 _CHECKS: Final[tuple[Callable[[WindowFacts], Iterator[Contradiction]], ...]] = (
-    _served_model, _tokens, _served_precision, _memory, _replicas, _device, _decode_step, _whole_window,
+    _served_model, _tokens, _served_precision, _split, _memory, _replicas, _device, _decode_step, _whole_window,
 )  # fmt: skip
 
 
