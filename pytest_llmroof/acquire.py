@@ -7,6 +7,7 @@ Headers, tokens and addresses are only touched in threads of their own. What pyt
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -76,6 +77,8 @@ def take(spec: WindowSpec, folder: Path, shown: str, wait: Wait = time.sleep) ->
         return Taken(tuple(_taken(spec, folder, shown, wait)))
     except LlmroofError as error:
         return Taken.failed(error)
+    except OSError as error:
+        return Taken.failed(_full(error))
 
 
 class Framing:
@@ -103,6 +106,8 @@ class Framing:
             self._begin(live)
         except LlmroofError as error:
             self._taken = Taken.failed(error)
+        except OSError as error:
+            self._taken = Taken.failed(_full(error))
         else:
             self._live = live
         self._opened = _monotonic()
@@ -131,7 +136,9 @@ class Framing:
     def abandon(self) -> None:
         """Stop at once, without a last scrape."""
         if self._live is not None:
-            self._live.abandon()
+            # What could not be written is not wanted any more, and must not hide why the load ended.
+            with contextlib.suppress(OSError):
+                self._live.abandon()
 
     def _begin(self, live: LiveRecording) -> None:
         try:

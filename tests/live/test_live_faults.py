@@ -187,3 +187,20 @@ def test_a_name_of_several_addresses_is_several_servers(
     where = f"http://pods.test:{server.port}/metrics at 127.0.0.2"
     assert run.reason("llmroof.yaml::decode").startswith(f"connection refused at {where}")
     assert list(Path(project.path / "kept/llmroof").iterdir()) == []
+
+
+def test_a_full_disk_is_no_data(project: Any, server: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pytest_llmroof.telemetry.recording.Recording.keep", full)
+    monkeypatch.setenv("SERVER", server.url)
+    project.gates(gates(server.url, "0.2s"))
+    (project.path / "test_it.py").write_text(
+        "import os, pytest\n"
+        "@pytest.mark.llmroof(telemetry=os.environ['SERVER'])\n@pytest.mark.llmroof_gate('ttft.p99 <= 2s')\n"
+        "def test_it(): pass\n"
+    )
+    run = project.run()
+    assert run.verdicts == ["no data", "no data"]
+    assert run.one_line.count("the recording can't be written: No space left on device") >= 2
