@@ -36,7 +36,8 @@ class WindowSpec:
     ``id`` is the node id relative to the root directory; ``base`` the folder that relative paths are relative to.
     Durations are seconds. ``unset`` names environment variables without value or default: such a window has no data.
     ``default_severity`` marks a window of files that names neither gates nor phase: its gates are the default ones of
-    the phase that its traffic shows, of that severity. ``engines`` are entries of serving engines beside the known ones, as data/engines.yaml holds them.
+    the phase that its traffic shows, of that severity.
+    ``engines`` are entries of serving engines beside the known ones, as data/engines.yaml holds them.
     ``positions`` maps a key (``gpu``, ``model``, ``deployment.tensor_parallel``, ...) to where it stands.
     """
 

@@ -277,7 +277,8 @@ def test_all_errors_at_once_in_the_order_of_the_file(load: Loader) -> None:
         ("telemetry: []", "2:13: windows.w.telemetry: is empty"),
         ("telemetry: {}", "2:13: windows.w.telemetry: needs one of the keys 'url' and 'prometheus'"),
         ("telemetry: {url: http://a/m, prometheus: http://b}", "2:13: windows.w.telemetry: needs one of the keys"),
-        ("telemetry: {url: http://a/m, selector: 'a=\"b\"'}", "2:13: windows.w.telemetry: 'selector' goes with 'prometheus'"),
+        ("telemetry: {url: http://a/m, selector: 'a=\"b\"'}", "2:13: windows.w.telemetry: 'selector' goes with "
+         "'prometheus'"),
         ("telemetry: ftp://a/m", "2:13: windows.w.telemetry: expected a URL that starts with http:// or https://, found"
          " ftp://"),
         ("telemetry: [http://]", "2:14: windows.w.telemetry[0]: not a URL: expected http://HOST:PORT/PATH"),
@@ -285,7 +286,8 @@ def test_all_errors_at_once_in_the_order_of_the_file(load: Loader) -> None:
         ("telemetry: {url: http://a/m, cert: [a]}", "2:37: windows.w.telemetry.cert: expected 2 entries, not 1"),
         ("telemetry: {url: http://a/m, headers: [a]}", "2:40: windows.w.telemetry.headers: expected a mapping, not a"),
         ("telemetry: {prometheus: http://a, end: now-5GB}", "2:41: windows.w.telemetry.end: expected a duration after"),
-        ("telemetry: {prometheus: http://a, end: 2026-11-29T12:00:00}", "2:41: windows.w.telemetry.end: a time zone is missing"),
+        ("telemetry: {prometheus: http://a, end: 2026-11-29T12:00:00}", "2:41: windows.w.telemetry.end: a time zone is "
+         "missing"),
         ("telemetry: {prometheus: http://a, end: 2026-13-29T12:00:00Z}", "2:41: windows.w.telemetry.end: not a time"),
         ("telemetry: {prometheus: http://a, end: now-soon}", "2:41: windows.w.telemetry.end: after 'now-': 'soon'"),
         ("telemetry: {url: http://a/m, cert: [a, b, c]}", "2:37: windows.w.telemetry.cert: expected 2 entries, not 3"),
