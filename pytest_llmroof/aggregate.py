@@ -119,7 +119,7 @@ class Aggregator:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write the reports, and settle the exit code. No report of an earlier run is left where one was asked for."""
-        concerned = self.concerned or settings(self.config).reports
+        concerned = self.concerned or any(path.exists() for path in settings(self.config).reports)
         if concerned and not self.config.option.collectonly and self._has_reader(exitstatus):
             self._write(session)
         self._settle(session, exitstatus)

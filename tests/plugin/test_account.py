@@ -300,3 +300,10 @@ def test_without_a_terminal_and_without_junit(project: Any) -> None:
     rc, document = outcome(project, "-p", "no:terminal", "-p", "no:junitxml")
     assert rc == 1
     assert document["summary"]["fail"] == 1
+
+
+def test_a_report_of_an_earlier_run_does_not_outlive_a_run_without_gates(project: Any) -> None:
+    (project.path / "x.json").write_text('{"summary": {"pass": 9}}')
+    (project.path / "llmroof.yaml").write_text("windows: []\n")
+    project.run("--llmroof-report=x.json")
+    assert json.loads((project.path / "x.json").read_text())["summary"]["pass"] == 0
