@@ -31,8 +31,7 @@ IMPATIENT = """
 import pytest
 
 def pytest_collection_modifyitems(items):
-    for item in items:
-        item.add_marker(pytest.mark.timeout(0.5))
+    items[0].add_marker(pytest.mark.timeout(0.5))
 """
 
 
@@ -107,8 +106,9 @@ def on_terminal(project: Any, environment: dict[str, str]) -> str:
             break
         parts.append(part)
     os.close(ours)
-    assert process.wait(timeout=30) == 0
-    return b"".join(parts).decode()
+    text = b"".join(parts).decode()
+    assert process.wait(timeout=30) == 0, text
+    return text
 
 
 def test_a_terminal_shows_how_far_a_long_window_is(project: Any, server: Any) -> None:
