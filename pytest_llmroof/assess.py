@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,6 @@ from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.measure import measure
 from pytest_llmroof.analysis.measurement import NoData, Outcome, Outcomes
 from pytest_llmroof.analysis.metrics import Family
-from pytest_llmroof.analysis.thresholds import remedy
 from pytest_llmroof.analysis.thresholds import remedy
 from pytest_llmroof.asked import ask, asks
 from pytest_llmroof.errors import ConfigError, LlmroofError, SourceError
@@ -37,6 +37,7 @@ from pytest_llmroof.telemetry.window import Engine, SourceInfo, Window
 #: What messages call a recording that is only kept while pytest runs.
 UNNAMED: Final = "live"
 FAMILIES: Final[tuple[Family, ...]] = ("decode", "prefill", "ttft", "window", "none")
+_FAMILY: Final[Mapping[str, Family]] = {family: family for family in FAMILIES}
 
 
 @dataclass(frozen=True)
@@ -97,15 +98,25 @@ def read(spec: WindowSpec, taken: Taken | None = None) -> list[Window]:
     if asks(spec):
         return [ask(spec)]
     if not spec.sampled:
-        duration = spec.duration_seconds
-        engines, served = with_engines(spec.engines), spec.served_model_name
-        return [read_window(paths, served_model_name=served, duration_seconds=duration, engines=engines)]
+        return [_read_files(spec, paths)]
     if taken is None or taken.failure is not None:
         raise SourceError(*(taken.failure if taken and taken.failure else ("the window was not measured", None)))
     return [
         _read_recording(spec, [one, *paths], f"window {number} of {len(taken.recordings)}: ")
         for number, one in enumerate(taken.recordings, 1)
     ]
+
+
+def _read_files(spec: WindowSpec, paths: Sequence[tuple[Path, str]]) -> Window:
+    """Files; a duration that was given for live windows counts only where they carry no clock."""
+    read_lasting = partial(
+        read_window, paths, served_model_name=spec.served_model_name, engines=with_engines(spec.engines)
+    )
+    if spec.duration_fallback:
+        window = read_lasting()
+        if window.duration_seconds is not None:
+            return window
+    return read_lasting(duration_seconds=spec.duration_seconds)
 
 
 def _read_recording(spec: WindowSpec, paths: Sequence[tuple[Path, str]], which: str) -> Window:
@@ -132,11 +143,33 @@ def measure_window(window: Window, deployment: Deployment, spec: WindowSpec) -> 
     observed = observed_by_engine(facts)
     attribution = attribute(facts, outcomes, observed)
     limit = _tpot_limit(spec.gates, facts)
-    diagnoses: dict[str, Diagnosis] = {
-        family: diagnose(facts, outcomes, attribution, family, tpot_limit_seconds=limit, observed=observed)
-        for family in FAMILIES
-    }
-    return Measured(facts, outcomes, attribution, diagnoses)
+
+    def of(family: Family) -> Diagnosis:
+        return diagnose(facts, outcomes, attribution, family, tpot_limit_seconds=limit, observed=observed)
+
+    return Measured(facts, outcomes, attribution, Diagnoses(of))
+
+
+class Diagnoses(Mapping[str, Diagnosis]):
+    """A diagnosis for each family, made when somebody asks for it: a gate that holds needs none."""
+
+    def __init__(self, diagnose_family: Callable[[Family], Diagnosis]) -> None:
+        self._diagnose = diagnose_family
+        self._known: dict[str, Diagnosis] = {}
+
+    def __getitem__(self, family: str) -> Diagnosis:
+        if family not in self._known:
+            self._known[family] = self._diagnose(_FAMILY[family])
+        return self._known[family]
+
+    def __contains__(self, family: object) -> bool:
+        return family in FAMILIES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(FAMILIES)
+
+    def __len__(self) -> int:
+        return len(FAMILIES)
 
 
 def _tpot_limit(gates: tuple[Gate, ...], facts: WindowFacts) -> float | None:
