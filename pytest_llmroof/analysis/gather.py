@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from pytest_llmroof.analysis.busytime import busy_time
+from pytest_llmroof.analysis.clientfacts import client_busy, client_decode, client_notes, client_tokens
 from pytest_llmroof.analysis.decoding import Pace, least_busy, pace_of, replica_decode, weighted
 from pytest_llmroof.analysis.estimated import estimator_notes
 from pytest_llmroof.analysis.facts import Busy, DecodeFacts, Phase, WindowFacts
@@ -28,17 +29,23 @@ def gather(window: Window, deployment: Deployment, phase: Phase | None = None) -
     """Everything that is known of a window before any metric; ``phase`` is the written one, found where it is None."""
     window = _known_of_all(window)
     deployment = _with_replicas(deployment, window)
-    tokens = count_tokens(window)
+    # A load generator's result alone: no engine tells anything.
+    client = window.client if not window.engines else None
+    tokens = count_tokens(window) if client is None else client_tokens(client)
     paces = [pace for engine in window.engines if (pace := pace_of(window, engine, deployment)) is not None]
-    busy = busy_time(window, _least_busy(window, paces, deployment))
+    busy = client_busy(window) or busy_time(window, _least_busy(window, paces, deployment))
     prefill = prompt_work(window, tokens, _decode_tokens(paces))
     if prefill is not None:
         prefill = with_prefill_floors(prefill, deployment)
     decode = _decode(window, tokens, paces, busy, deployment)
+    if client is not None:
+        decode = client_decode(client, deployment)
     if decode is not None:
         # Where decode steps are timed apart, no prefill is in their time.
         decode = with_decode_floors(decode, None if _timed_apart(window, decode) else prefill, deployment)
     floors = work_floors(decode, prefill, apart=decode is not None and _timed_apart(window, decode))
+    if client is not None and decode is None and tokens.decoded:
+        floors = None  # of the decode steps nothing is known
     found = phase or find_phase(floors, tokens)
     share = prefill_share(floors, tokens, found)
     facts = WindowFacts(
@@ -50,17 +57,22 @@ def gather(window: Window, deployment: Deployment, phase: Phase | None = None) -
         duration_seconds=window.duration_seconds,
         busy=busy,
         prompt_tokens=tokens.prompt,
-        computed_prompt_tokens=tokens.computed,
+        computed_prompt_tokens=tokens.computed if client is None else None,
         generated_tokens=tokens.generated,
         finished_requests=tokens.finished,
-        prefix_hit_rate=tokens.hit_rate,
+        prefix_hit_rate=tokens.hit_rate if client is None else None,
         mean_prompt_tokens=tokens.mean_prompt,
         mean_output_tokens=tokens.mean_output,
         decode=decode,
         prefill=prefill,
-        contradiction=contradiction(phase, share, floors is not None) if phase else None,
+        contradiction=contradiction(phase, share, floors is not None) if phase and not _apart(window) else None,
     )
-    return _with_floors(replace(facts, notes=estimator_notes(facts)), floors)
+    return _with_floors(replace(facts, notes=(*client_notes(window), *estimator_notes(facts))), floors)
+
+
+def _apart(window: Window) -> bool:
+    """Whether prompts and decode steps ran at different times, each with a clock of its own."""
+    return window.counter("prefill_step_seconds") is not None
 
 
 def _timed_apart(window: Window, decode: DecodeFacts) -> bool:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
+from typing import Final
 
+from pytest_llmroof.analysis.clientfacts import belongs
+from pytest_llmroof.analysis.clientlatency import all_failed, belied, client_metric
+from pytest_llmroof.analysis.clientwords import source_of
 from pytest_llmroof.analysis.consistency import Contradiction, contradictions
 from pytest_llmroof.analysis.decodemetrics import decode_metric
 from pytest_llmroof.analysis.estimated import estimator_checks
@@ -79,7 +83,7 @@ class Measurements(Mapping[str, Outcome]):
         for need in metric.needs:
             if (lacking := lacks(name, self.facts.deployment, need)) is not None:
                 return _elsewhere(name) or lacking  # where no source here tells it, naming a GPU would not help
-        measured = self._sound(name, metric, _measure(self.facts, name))
+        measured = self._sound(name, metric, _of_both(self.facts, name))
         if not isinstance(measured, Measurement) or metric.needs != ("gpu", "model") or not self._alternatives:
             return measured
         return replace(measured, alternatives=self._with_other_assumptions(measured))
@@ -108,6 +112,41 @@ class Measurements(Mapping[str, Outcome]):
 def measure(facts: WindowFacts) -> Measurements:
     """Every metric of a window, lazily."""
     return Measurements(facts)
+
+
+#: What a client sees itself, so that its view is judged; of other metrics it shows another view.
+_CLIENTS: Final = ("ttft", "tpot", "e2e", "goodput", "errors")
+#: What only a server knows: how much of a prompt was cached.
+_SERVERS: Final = ("prefill", "window", "roofline")
+
+
+def _of_both(facts: WindowFacts, name: str) -> Outcome:
+    """A metric as the one of server and client has it who is judged, with the other's view beside it."""
+    client = facts.window.client
+    if client is None:
+        return _measure(facts, name)
+    seen = client_metric(facts, client, name)
+    family = name.partition("(")[0].partition(".")[0]
+    if not facts.window.engines:
+        if seen is not None:
+            return seen
+        if family in _SERVERS or (family == "decode" and facts.decode is None):
+            reason = f"{source_of(client)} does not see the engine's steps, nor how much of the prompts was cached"
+            return all_failed(client, name) or NoData(name, reason, remedy("server"))
+        return _measure(facts, name)
+    served = _measure(facts, name)
+    if seen is None or (family in ("output", "input", "requests_per_second") and belongs(facts.window) is False):
+        return served
+    if family in _CLIENTS and (nothing := all_failed(client, name)) is not None and name != "errors.rate":
+        return seen if family == "goodput" else nothing
+    if not isinstance(seen, Measurement) and not isinstance(served, Measurement):
+        return seen if family == "goodput" else served
+    if not isinstance(seen, Measurement) and isinstance(served, Measurement) and belied(client, name, served):
+        return seen
+    first, second = (seen, served) if family != "itl" and family != "speculative" else (served, seen)
+    if not isinstance(first, Measurement):
+        return second
+    return replace(first, other=second) if isinstance(second, Measurement) else first
 
 
 def _measure(facts: WindowFacts, name: str) -> Outcome:

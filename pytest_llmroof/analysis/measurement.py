@@ -41,6 +41,8 @@ class Measurement:
     settle: str | None = None
     alternatives: tuple[Alternative, ...] = ()
     bucketed: bool = False
+    other: Measurement | None = None
+    """The same metric as another source has it, which is not judged: a server's view beside its client's."""
 
     @property
     def value(self) -> float:

@@ -8,7 +8,7 @@ from typing import Final
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData, Outcome
 from pytest_llmroof.analysis.residency import gauge, under_load
-from pytest_llmroof.analysis.sources import NO_CLOCK, not_exported, over_duration, source, sources
+from pytest_llmroof.analysis.sources import NO_CLOCK, cannot, not_exported, over_duration, source, sources
 from pytest_llmroof.analysis.thresholds import remedy, threshold
 from pytest_llmroof.analysis.tokens import count_tokens
 from pytest_llmroof.bounded import Bounded
@@ -35,6 +35,8 @@ def input_rate(facts: WindowFacts, metric: str) -> Outcome:
 def request_rate(facts: WindowFacts, metric: str) -> Outcome:
     """Finished requests per second of the window."""
     finished = facts.finished_requests
+    if cannot(facts.window, metric) is not None:
+        return not_exported(facts, metric, "count of requests", "counter")
     return _rate(facts, metric, _exactly(finished), "requests/s", "finished requests", "requests_finished", "e2e")
 
 

@@ -84,7 +84,9 @@ def _prompt_rate(facts: WindowFacts, prefill: PrefillFacts) -> Outcome:
     if facts.busy is None or not facts.busy.seconds.high:
         return NoData(metric, "nothing tells how long the engine was at work", remedy("clock"))
     bound = is_bound(facts.busy)
-    base = TimeBase(facts.busy.seconds, facts.busy.basis, not bound, _BOUND if bound else None, remedy("record"))
+    base = _apart(facts) or TimeBase(
+        facts.busy.seconds, facts.busy.basis, not bound, _BOUND if bound else None, remedy("record")
+    )
     how = f"computed prompt tokens over busy time ({base.basis})"
     return _over(facts, metric, prefill.tokens, base, "tokens/s", how, "prompt_tokens_computed", "prompt_tokens")
 
@@ -191,6 +193,8 @@ def _time_base(facts: WindowFacts) -> TimeBase | None:
     """What prefill is measured over: busy time in a prefill window, elsewhere an upper bound of prefill's own time."""
     own = _prefill_time(facts)
     busy = facts.busy
+    if (apart := _apart(facts)) is not None:
+        return apart
     if not prefill_only(facts):
         ends = [end for end in (busy.seconds.high if busy else None, own) if end]
         if not ends:
@@ -209,6 +213,14 @@ def _time_base(facts: WindowFacts) -> TimeBase | None:
         return TimeBase(Bounded(longest, 0.0, longest), busy.basis, False, _BOUND, remedy("record"))
     settle = "a longer load, or samples at a shorter interval"
     return TimeBase(busy.seconds, f"busy time ({busy.basis})", True, settle=settle)
+
+
+def _apart(facts: WindowFacts) -> TimeBase | None:
+    """The time of the steps with prompts, where these run apart and are timed."""
+    seconds = facts.window.counter("prefill_step_seconds")
+    if not seconds:
+        return None
+    return TimeBase(Bounded.exactly(seconds / facts.deployment.replicas), "the time of the steps with prompts", True)
 
 
 def _prefill_time(facts: WindowFacts) -> float | None:

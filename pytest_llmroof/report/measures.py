@@ -35,10 +35,18 @@ def measurement_document(measurement: Measurement) -> Document:
         "method": measurement.method,
         "bucketed": measurement.bucketed,
         "settle": measurement.settle,
+        "other": _other_document(measurement.other),
         "alternatives": [
             {"assumption": other.assumption, "value": other.value} for other in measurement.alternatives
         ],
     }
+
+
+def _other_document(other: Measurement | None) -> Document | None:
+    """The view that is not judged."""
+    if other is None:
+        return None
+    return {**bounded_document(other.bounded), "source": other.source, "method": other.method, "samples": other.samples}
 
 
 def bounded_document(bounded: Bounded) -> Document:

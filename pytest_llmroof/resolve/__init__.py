@@ -22,7 +22,7 @@ from pytest_llmroof.roofline.accelerator import Accelerator
 from pytest_llmroof.roofline.catalogue import accelerator, accelerator_for_device, accelerator_from_mapping
 from pytest_llmroof.roofline.deployment import Deployment, Provenance
 from pytest_llmroof.roofline.model import Model
-from pytest_llmroof.roofline.models import Architecture, served_model
+from pytest_llmroof.roofline.models import Architecture, model_from_mapping, served_model
 from pytest_llmroof.roofline.models.costed import Costed
 from pytest_llmroof.roofline.models.precisions import (
     default_compute,
@@ -212,6 +212,12 @@ def _served(
     window: Window, spec: WindowSpec, deployment: Deployment, missing: dict[str, str], provenance: dict[str, Provenance]
 ) -> Model | None:
     names = (spec.served_model_name,) if spec.served_model_name else window.model_names
+    figures = [engine.facts for engine in window.engines if "weight_bytes" in engine.facts]
+    if not names and len(figures) == 1:
+        provenance["model"] = "telemetry"
+        missing.pop("model", None)
+        told = {key: float(figures[0][key]) for key in ("parameters", "weight_bytes")}
+        return model_from_mapping(told, lambda path: None)
     if len(names) != 1:
         if names:
             missing["model"] = f"several models are served ({', '.join(names)}): give `model:` and served_model_name"

@@ -13,15 +13,19 @@ from pytest_llmroof.errors import SourceError
 
 #: A page is some hundred kilobytes; beyond this it is no page, or a decompression bomb.
 MAXIMUM_BYTES: Final = 64 * 2**20
+#: Results of benchmarks may hold every token's time of every request.
+MAXIMUM_JSON_BYTES: Final = 512 * 2**20
 
 _GZIP: Final = b"\x1f\x8b"
 _JSON: Final = re.compile(r'\[|\{\s*(?:\}|"(?:[^"\\]|\\.)*+"\s*:)')
 _SCRAPE: Final = "name a page of metrics: curl -sf http://HOST:PORT/metrics > page.prom"
 
 
-def decoded(body: bytes | str, location: str) -> str:
+def decoded(body: bytes | str, location: str, maximum: int | None = None) -> str:
     """The text of a file, unpacked. SourceError where it is damaged or no text."""
-    return body.removeprefix("\ufeff") if isinstance(body, str) else _decoded(_unpacked(body, location), location)
+    if isinstance(body, str):
+        return body.removeprefix("\ufeff")
+    return _decoded(_unpacked(body, location, maximum or MAXIMUM_BYTES), location)
 
 
 def text_of(body: bytes | str, location: str) -> str:
@@ -40,25 +44,25 @@ def text_of(body: bytes | str, location: str) -> str:
     return text
 
 
-def _unpacked(body: bytes, location: str) -> bytes:
-    if len(body) > MAXIMUM_BYTES:
-        raise _too_large(location)
+def _unpacked(body: bytes, location: str, maximum: int) -> bytes:
+    if len(body) > maximum:
+        raise _too_large(location, maximum)
     if not body.startswith(_GZIP):
         return body
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(body)) as file:
-            unpacked = file.read(MAXIMUM_BYTES + 1)
+            unpacked = file.read(maximum + 1)
     except EOFError:
         raise SourceError(f"{location} is a gzip file that was cut off", "write it again, to its end") from None
     except (OSError, zlib.error):
         raise SourceError(f"{location} is a damaged gzip file", "write it again") from None
-    if len(unpacked) > MAXIMUM_BYTES:
-        raise _too_large(location)
+    if len(unpacked) > maximum:
+        raise _too_large(location, maximum)
     return unpacked
 
 
-def _too_large(location: str) -> SourceError:
-    return SourceError(f"{location} is larger than {MAXIMUM_BYTES >> 20} MiB: no page of metrics is", _SCRAPE)
+def _too_large(location: str, maximum: int) -> SourceError:
+    return SourceError(f"{location} is larger than {maximum >> 20} MiB: no page of metrics is", _SCRAPE)
 
 
 def _decoded(body: bytes, location: str) -> str:

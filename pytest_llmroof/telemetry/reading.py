@@ -1,7 +1,7 @@
 """From the telemetry that a user names to one Window.
 
 What makes a window: a recording's folder, two or more scrapes, or a single one, which covers the time since the
-server's start. The rules, in order:
+server's start; a load generator's result, beside them or alone. The rules, in order:
 
 - Pages are told apart by server (``# endpoint``, the recorder's file name, the folder) and ordered by their clock.
 - Of several served models one must be named. Every other series of the same name is an engine of its own.
@@ -25,6 +25,8 @@ from pytest_llmroof.telemetry.assembly import Servers, engines_of, progress_of
 from pytest_llmroof.telemetry.beside import join_beside
 from pytest_llmroof.telemetry.clock import clock_of, gaps
 from pytest_llmroof.telemetry.engines import EngineNames, known_engines
+from pytest_llmroof.telemetry.llamabench import llama_bench_window
+from pytest_llmroof.telemetry.runs import alone, beside
 from pytest_llmroof.telemetry.scrapes import Scrape, in_order, longest_run, refuse_two_servers, restarts, scrape_of
 from pytest_llmroof.telemetry.served import chosen_model
 from pytest_llmroof.telemetry.sources import Sources
@@ -49,6 +51,11 @@ def read_window(
         servers.setdefault(located.group, []).append(scrape_of(located.page, located.source, engines))
         recorded |= located.recorded
     notes = tuple(sources.losses())
+    served = any(scrape.engine for scrapes in servers.values() for scrape in scrapes)
+    results = None if served else _results(sources)
+    if results is not None:
+        unread = _not_read([scrape for scrapes in servers.values() for scrape in scrapes])
+        return replace(results, unread=(*results.unread, *unread), notes=(*results.notes, *notes))
     if not servers:
         raise SourceError("; ".join(sources.unread_lines()), "name the server's metrics: a recording, or scrapes of it")
     if recorded and all(len(scrapes) == 1 for scrapes in servers.values()):
@@ -56,7 +63,23 @@ def read_window(
             f"{_where(servers)} holds one scrape only ({'; '.join(notes) or 'cut short'}): no difference can be taken",
             "record again; for the time since the server's start name the scrape itself",
         )
-    return _window(servers, served_model_name, duration_seconds, notes, sources.unread_lines(), engines)
+    without = tuple(f"{location}: llama-bench runs no server: name it alone" for location, _ in sources.engine_runs)
+    unread = (*sources.unread_lines(), *without)
+    window = _window(servers, served_model_name, duration_seconds, notes, unread, engines)
+    return beside(window, sources.clients) if sources.clients else window
+
+
+def _results(sources: Sources) -> Window | None:
+    """The window that results of benchmarks make without a server's pages; None without such results."""
+    unread = sources.unread_lines()
+    if sources.clients:
+        others = tuple(f"{location}: llama-bench, beside another benchmark" for location, _ in sources.engine_runs)
+        return alone(sources.clients, (*unread, *others))
+    if not sources.engine_runs:
+        return None
+    location = ", ".join(location for location, _ in sources.engine_runs)
+    window = llama_bench_window([run for _, runs in sources.engine_runs for run in runs], location)
+    return replace(window, unread=unread)
 
 
 def _window(

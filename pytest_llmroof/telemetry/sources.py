@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 from pytest_llmroof.errors import SourceError
-from pytest_llmroof.telemetry.bodies import MAXIMUM_BYTES, decoded
+from pytest_llmroof.telemetry.benchmarks import LLAMA_BENCH, Run, clients_of, records_client, tool_runs, unread_reason
+from pytest_llmroof.telemetry.bodies import MAXIMUM_BYTES, MAXIMUM_JSON_BYTES, decoded
+from pytest_llmroof.telemetry.client import Client
 from pytest_llmroof.telemetry.engines import EngineNames
 from pytest_llmroof.telemetry.exposition import Heads, Page, parse_page
 from pytest_llmroof.telemetry.recording import MANIFEST, slug_of_page
@@ -60,7 +62,8 @@ class Sources:
 
     ``bad`` are scrapes of a recording that could not be read, by their names' group, beside how many ``good`` ones it
     has; ``failed`` are those that the recorder noted. ``records`` are an engine's records in JSON, of all files of one
-    server. ``engines`` are those that pages may be of, None for the known ones.
+    server; ``clients`` are runs of load generators, ``engine_runs`` those of tools that measure an engine without any
+    requests. ``engines`` are those that pages may be of, None for the known ones.
     """
 
     paths: Sequence[tuple[Path, str]]
@@ -70,6 +73,8 @@ class Sources:
     failed: list[str] = field(default_factory=list)
     engines: Mapping[str, EngineNames] | None = None
     records: dict[tuple[str, str, str], tuple[EngineNames, list[Record], str]] = field(default_factory=dict)
+    clients: list[Client] = field(default_factory=list)
+    engine_runs: list[tuple[str, list[Run]]] = field(default_factory=list)
 
     def pages(self) -> Iterator[Located]:
         """Every page. Raises SourceError for a named path that is missing, unreadable or no page."""
@@ -108,7 +113,7 @@ class Sources:
 
     def _file(self, path: Path, shown: str) -> Iterator[Located]:
         content = _sniff(path, shown)
-        if content == "json" and self._read_records(path, shown, "", ""):
+        if content == "json" and self._read_json(path, shown, "", ""):
             return
         if content in ("json", "binary", "text") and not _PAGE_NAME.fullmatch(path.name):
             self.unread.append((shown, _REASONS[content]))
@@ -153,7 +158,7 @@ class Sources:
             self._manifest(entry, location)
             return None
         content = _sniff(entry, location)
-        if content == "json" and self._read_records(entry, location, group, shown):
+        if content == "json" and self._read_entry_json(entry, location, group, shown):
             return None
         if not called_a_page and content != "metrics":
             self.unread.append((location, _REASONS[content]))
@@ -161,14 +166,45 @@ class Sources:
         page = parse_page(_body(entry, location), location, _heads())
         return Located(page, page.endpoint or group, shown, recorded=slug_of_page(entry.name) is not None)
 
-    def _read_records(self, path: Path, location: str, group: str, source: str) -> bool:
-        """Keep the records of a JSON file; those of one server follow each other. False where it holds none."""
-        found = read_records(decoded(_body(path, location), location), location, self.engines)
+    def _read_entry_json(self, path: Path, location: str, group: str, source: str) -> bool:
+        """The same of a recording's file: a damaged result is listed, and the recording is read without it."""
+        try:
+            return self._read_json(path, location, group, source)
+        except SourceError as error:
+            if _PAGE_NAME.fullmatch(path.name):
+                raise
+            self.unread.append((location, error.reason.removeprefix(location).lstrip(": ")))
+            return True
+
+    def _read_json(self, path: Path, location: str, group: str, source: str) -> bool:
+        """Keep what a JSON file holds: an engine's records, or results of a benchmark. False where it is neither."""
+        text = decoded(_body(path, location, MAXIMUM_JSON_BYTES), location, MAXIMUM_JSON_BYTES)
+        return self._read_records(text, location, group, source) or self._read_results(text, location)
+
+    def _read_records(self, text: str, location: str, group: str, source: str) -> bool:
+        """Keep the records of an engine; those of one server follow each other."""
+        found = read_records(text, location, self.engines)
         if found is None:
             return False
         engine, records = found
         _, kept, _ = self.records.setdefault((group, source, engine.key), (engine, [], location))
         kept.extend(records)
+        return True
+
+    def _read_results(self, text: str, location: str) -> bool:
+        """Keep the runs of a load generator."""
+        runs = tool_runs(text, location)
+        if not runs:
+            records = records_client(text, location)
+            self.clients.extend([records] if records is not None else [])
+            return records is not None
+        reason = unread_reason(runs[0][0])
+        if reason is not None:
+            self.unread.append((location, reason))
+        elif runs[0][0] == LLAMA_BENCH:
+            self.engine_runs.append((location, [run for _, run in runs]))
+        else:
+            self.clients.extend(clients_of(runs, location))
         return True
 
     def _manifest(self, path: Path, location: str) -> None:
@@ -225,10 +261,11 @@ def _resolves_inside(entry: Path, inside: Path) -> bool:
         return False
 
 
-def _body(path: Path, shown: str) -> bytes:
+def _body(path: Path, shown: str, maximum: int | None = None) -> bytes:
+    maximum = maximum or MAXIMUM_BYTES
     try:
-        if path.stat().st_size > MAXIMUM_BYTES:
-            size = f"{MAXIMUM_BYTES >> 20} MiB"
+        if path.stat().st_size > maximum:
+            size = f"{maximum >> 20} MiB"
             raise SourceError(f"{shown} is larger than {size}: no page of metrics is", "name a scrape")
         return path.read_bytes()
     except OSError as error:

@@ -9,7 +9,8 @@ counters   prompt_tokens (whole prompts, cached tokens included), prompt_tokens_
            steps emitted: all but the first of each request), finished_generation_tokens (tokens);
            steps, prefill_steps, decode_steps, step_tokens (tokens computed in steps), step_sequences (sequences in
            them), decode_sequences (sequences in decode steps), decode_context_tokens (their contexts);
-           step_seconds, decode_step_seconds (of the steps), prefill_seconds, decode_seconds (of the requests, which
+           step_seconds, decode_step_seconds, prefill_step_seconds (of the steps; the last two where each kind of step
+           runs apart), prefill_seconds, decode_seconds (of the requests, which
            overlap), forward_seconds (the GPU computed), timed_step_seconds (of
            the steps of which that is known), unloaded_seconds (nothing was there to compute),
            overlapping_steps (steps whose time may span two);
@@ -27,6 +28,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+
+from pytest_llmroof.telemetry.client import Client
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,8 @@ class Window:
     """What people call the engine, where ``kind`` is its key."""
     cannot: Mapping[str, Unavailable] = field(default_factory=dict)
     """Metrics (``ttft``, ``kv_cache.usage``) that this engine never exports."""
+    client: Client | None = None
+    """What a load generator saw of this window. Without engines it is all that there is."""
 
     @property
     def engine_title(self) -> str:
@@ -148,7 +153,10 @@ class Window:
     @property
     def model_names(self) -> tuple[str, ...]:
         """The served names in this window, in order of appearance."""
-        return tuple(dict.fromkeys(engine.model_name for engine in self.engines if engine.model_name))
+        served = [engine.model_name for engine in self.engines]
+        if self.client is not None and not any(served):
+            served.append(self.client.model_name)
+        return tuple(dict.fromkeys(name for name in served if name))
 
     def counter(self, name: str) -> float | None:
         """A counter's increase summed over the engines, None where none of them has it."""

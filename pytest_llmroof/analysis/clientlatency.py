@@ -1,0 +1,274 @@
+"""Latencies, failures and rates as a load generator saw them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from pytest_llmroof.analysis.binomial import rank_shares
+from pytest_llmroof.analysis.clientwords import failures, more, source_of
+from pytest_llmroof.analysis.facts import WindowFacts
+from pytest_llmroof.analysis.goodput import goodput
+from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome
+from pytest_llmroof.analysis.orderstats import OrderStatistic, order_statistic, percentile
+from pytest_llmroof.analysis.thresholds import remedy, threshold
+from pytest_llmroof.bounded import Bounded
+from pytest_llmroof.data import load
+from pytest_llmroof.telemetry.client import Client, Summary
+from pytest_llmroof.units import Unit, format_quantity
+
+_RATES: Final = {
+    "output.tokens_per_second": ("output_tokens", "output_rate", "tokens/s", "output tokens of completed requests"),
+    "input.tokens_per_second": ("input_tokens", "input_rate", "tokens/s", "prompt tokens of completed requests"),
+    "requests_per_second": ("completed", "request_rate", "requests/s", "completed requests"),
+}  # fmt: skip
+
+
+def client_metric(facts: WindowFacts, client: Client, metric: str) -> Outcome | None:
+    """What the client says of a metric; None where no client could."""
+    if metric.startswith("goodput("):
+        return goodput(client, metric)
+    base, _, statistic = metric.partition(".")
+    if base in ("ttft", "tpot", "itl", "e2e"):
+        return _latency(client, metric, base, statistic)
+    if metric == "errors.rate":
+        return _errors(client, metric)
+    if metric.removesuffix(".per_gpu") in _RATES:
+        return _rate(client, metric, facts.deployment.gpus)
+    return _speculative(client, metric) if base == "speculative" else None
+
+
+def all_failed(client: Client, metric: str) -> NoData | None:
+    """No data where no request succeeded, whatever a tool wrote for its latencies."""
+    if client.completed != 0:
+        return None
+    count = f"all {client.failed:.0f} requests failed" if client.failed else "no request was completed"
+    return NoData(metric, f"{count} ({source_of(client)})", "look at the server's log, and run the benchmark again")
+
+
+def _latency(client: Client, metric: str, base: str, statistic: str) -> Outcome:
+    nothing = all_failed(client, metric)
+    if nothing is not None:
+        return nothing
+    what = str(load("measuring.yaml")["latencies"][base])
+    values = _values(client, base)
+    if values:
+        return _of_values(client, metric, base, what, statistic, values)
+    if base == "tpot" and client.complete and all(one.output_tokens == 1 for one in client.succeeded):
+        reason = f"all {len(client.succeeded)} completed requests had one output token: there is no time between tokens"
+        return NoData(metric, reason, "measure with longer outputs, e.g. vllm bench serve --random-output-len 128 ...")
+    summary = client.summaries.get(base)
+    if summary is None:
+        return NoData(metric, f"{source_of(client)} holds no {what}", more(client, "requests"))
+    return _of_summary(client, metric, base, what, statistic, summary)
+
+
+def _values(client: Client, base: str) -> list[float]:
+    """Every value there is; nothing where a part of them is missing."""
+    if not client.complete:
+        return []
+    if base == "itl":
+        return [gap for request in client.succeeded for gap in request.itls]
+    found = [request.seconds(base) for request in client.succeeded]
+    if base == "tpot":
+        needed = [request for request in client.succeeded if request.output_tokens != 1]
+        known = [value for value in found if value is not None]
+        return known if len(known) >= len(needed) else []
+    return [value for value in found if value is not None] if None not in found else []
+
+
+def _of_values(
+    client: Client, metric: str, base: str, what: str, statistic: str, values: Sequence[float]
+) -> Outcome:  # fmt: skip
+    failed = round(client.failed or 0.0)
+    of = f"of {len(values)} {'times between pieces' if base == 'itl' else 'requests'}"
+    how = f"{what}, {client.definitions.get(base, '')}".rstrip(", ") + _without(client, base, values, failed)
+    common = Measurement(metric, Bounded.exactly(0.0), "seconds", source_of(client), how, samples=len(values))
+    if statistic in ("mean", "max"):
+        value = sum(values) / len(values) if statistic == "mean" else max(values)
+        named = replace(common, method=f"{statistic} {of}: {how}")
+        return _with_failures(named, value, failed, len(client.succeeded))
+    if base == "itl" and _chunked(percentile(sorted(values), 0.5), sum(values) / len(values)):
+        return _no_percentiles(client, metric, percentile(sorted(values), 0.5), sum(values) / len(values))
+    share = float(statistic.removeprefix("p")) / 100
+    alike = _alike(client) if base == "itl" else None
+    found = order_statistic(values, share, failed if base != "itl" else 0, len(values) / alike if alike else None)
+    measured = replace(common, bounded=found.bounded, method=f"{statistic} {of}, exact: {how}; {_RANKS}")
+    return _among_failed(measured, statistic, found, failed) if found.failed else _settled(measured, found, values)
+
+
+_RANKS: Final = "interval from exact binomial ranks (95 %)"
+
+
+def _alike(client: Client) -> float | None:
+    """How many outputs come from one step, so that their times are alike: the sequences that decode at a time."""
+    spent = sum(sum(request.itls) for request in client.succeeded)
+    return max(1.0, spent / client.duration_seconds) if client.duration_seconds else None
+
+
+def _without(client: Client, base: str, values: Sequence[float], failed: int) -> str:
+    parts = []
+    single = len(client.succeeded) - len(values)
+    if base == "tpot" and single > 0:
+        count = len(client.succeeded)
+        parts.append(f"{single} of {count} requests had one output token, and so none")
+    if failed:
+        parts.append(f"{failures(failed)} not among them")
+    return "".join(f"; {part}" for part in parts)
+
+
+def _with_failures(measured: Measurement, value: float, failed: int, succeeded: int) -> Measurement:
+    """A mean or maximum of the successful requests: no upper bound of what all would have seen, where many failed."""
+    share = failed / (failed + succeeded) if failed else 0.0
+    if share < threshold("failed_share"):
+        return replace(measured, bounded=Bounded.exactly(value))
+    return replace(
+        measured,
+        bounded=Bounded(value, value, math.inf),
+        judged_by="bounds",
+        undecided=f"{failed} of {failed + succeeded} requests failed, and only the others' times are known",
+        settle="gate errors.rate, and run the benchmark again once the server answers",
+    )
+
+
+def _among_failed(measured: Measurement, statistic: str, found: OrderStatistic, failed: int) -> Measurement:
+    value = found.bounded.value
+    total = failed + (measured.samples or 0)
+    return replace(
+        measured,
+        bounded=Bounded(value, value, math.inf),
+        judged_by="bounds",
+        undecided=f"{failed} of {total} requests failed: counted as slower than any, they hold the {statistic}",
+        settle="gate errors.rate, and run the benchmark again once the server answers",
+    )
+
+
+def _settled(measured: Measurement, found: OrderStatistic, values: Sequence[float]) -> Measurement:
+    if found.bounded.exact:
+        return measured
+    if found.needed is None:
+        return replace(measured, settle="more requests")
+    more = max(1, found.needed - len(values))
+    return replace(measured, settle=f"{more} more requests ({found.needed} bound this percentile from above)")
+
+
+def _of_summary(
+    client: Client, metric: str, base: str, what: str, statistic: str, summary: Summary
+) -> Outcome:  # fmt: skip
+    values = summary.values
+    if statistic not in values:
+        held = ", ".join(values)
+        reason = f"{source_of(client)} holds no {statistic} of {what}, only {held}"
+        return NoData(metric, reason, more(client, "percentiles"))
+    median, mean = values.get("p50"), values.get("mean")
+    if base == "itl" and statistic.startswith("p") and _chunked(median, mean):
+        return _no_percentiles(client, metric, median, mean)
+    failed = round(client.failed or 0.0)
+    how = f"{statistic} of {what} as {client.title} states it ({summary.name}): {summary.definition}"
+    how += f"; {failures(failed)} not among them" if failed else ""
+    samples = round(client.completed) if client.completed else None
+    value = values[statistic]
+    measured = Measurement(metric, Bounded.exactly(value), "seconds", source_of(client), how, samples=samples)
+    if statistic in ("mean", "max"):
+        measured = _with_failures(measured, value, failed, samples or 0)
+    elif base != "itl" and samples:
+        measured = _between_stated(client, measured, statistic, values, samples, failed)
+    return _stretched(measured, summary)
+
+
+def _between_stated(
+    client: Client, measured: Measurement, statistic: str, values: dict[str, float] | object, samples: int, failed: int
+) -> Measurement:
+    """A stated percentile's interval: the nearest stated ones beyond its binomial ranks."""
+    if not isinstance(values, dict):
+        raise AssertionError("summaries hold their values in a dict")
+    share, count, value = float(statistic.removeprefix("p")) / 100, samples + failed, measured.value
+    if math.ceil(share * count) > samples:
+        return _among_failed(measured, statistic, OrderStatistic(Bounded.exactly(value), True, None), failed)
+    low_share, high_share = (end * count / samples for end in rank_shares(count, share))
+    stated = {float(name[1:]) / 100: held for name, held in values.items() if name.startswith("p")}
+    stated |= {1.0: values["max"]} if "max" in values else {}
+    low = max((held for at, held in stated.items() if at <= low_share), default=0.0)
+    high = min((held for at, held in stated.items() if at >= high_share), default=math.inf)
+    return replace(
+        measured,
+        bounded=Bounded(value, min(low, value), max(high, value)),
+        method=f"{measured.method}; interval from binomial ranks (95 %) between the percentiles that it states",
+        settle=more(client, "requests"),
+    )
+
+
+def _stretched(measured: Measurement, summary: Summary) -> Measurement:
+    """Where a tool counts pieces of the stream, a token may take longer."""
+    if summary.stretch < threshold("piece"):
+        return measured
+    bounded = measured.bounded
+    said = f"by latency, TTFT and output tokens a token took {summary.stretch:.3g} times as long as a piece"
+    return replace(
+        measured,
+        bounded=Bounded(bounded.value, bounded.low, bounded.high * summary.stretch),
+        method=f"{measured.method}; {said}",
+        settle="per-request data, or a client that counts tokens",
+    )
+
+
+def _chunked(median: float | None, mean: float | None) -> bool:
+    return median is not None and mean is not None and median * threshold("chunked") < mean
+
+
+def _no_percentiles(client: Client, metric: str, median: float | None, mean: float | None) -> NoData:
+    p50, average = (format_quantity(value or 0.0, "seconds") for value in (median, mean))
+    reason = (
+        f"several tokens came in one chunk (p50 {p50}, mean {average} between pieces at {source_of(client)}), "
+        "so their times are no inter-token latencies"
+    )
+    return NoData(metric, reason, f"gate tpot, or {remedy('server')}")
+
+
+def _errors(client: Client, metric: str) -> Outcome:
+    if client.completed is None or client.failed is None or not client.total:
+        return NoData(metric, f"{source_of(client)} does not count failed requests", more(client, "failed"))
+    how = "failed requests over all that were sent and ended"
+    value = Bounded.exactly(client.failed / client.total)
+    return Measurement(metric, value, "fraction", source_of(client), how, samples=round(client.total))
+
+
+def _rate(client: Client, metric: str, gpus: int) -> Outcome:
+    name = metric.removesuffix(".per_gpu")
+    amount_name, stated_name, unit, what = _RATES[name]
+    amount, stated = getattr(client, amount_name), getattr(client, stated_name)
+    if stated is not None:
+        value, how = stated, f"{what} per second of the benchmark, as {client.title} states it"
+    elif amount is not None and client.duration_seconds:
+        value, how = amount / client.duration_seconds, f"{what} over the benchmark's duration"
+    else:
+        return NoData(metric, f"{source_of(client)} tells no {what.rstrip(',')}", more(client, amount_name))
+    each = metric != name
+    how += f", over {gpus} GPUs" if each else ""
+    how += f"; {failures(client.failed)} give none" if client.failed else ""
+    samples = round(client.completed) if client.completed is not None else None
+    typed: Unit = "tokens/s" if unit == "tokens/s" else "requests/s"
+    return Measurement(metric, Bounded.exactly(value / gpus if each else value), typed, source_of(client), how, samples)
+
+
+def _speculative(client: Client, metric: str) -> Outcome | None:
+    if metric == "speculative.tokens_per_step" and client.accept_length:
+        how = f"mean tokens of a verify step, as the server told {client.title}"
+        return Measurement(metric, Bounded.exactly(client.accept_length), "count", source_of(client), how)
+    if metric == "speculative.acceptance_rate" and client.acceptance_rate is not None:
+        how = f"accepted over drafted tokens, as the server told {client.title}"
+        return Measurement(metric, Bounded.exactly(client.acceptance_rate), "fraction", source_of(client), how)
+    return None
+
+
+def belied(client: Client, metric: str, served: Measurement) -> bool:
+    """Whether a percentile at the server lies below a lower one at the client, so that clients waited elsewhere."""
+    base, _, statistic = metric.partition(".")
+    summary = client.summaries.get(base)
+    if summary is None or not statistic.startswith(("p", "max")):
+        return False
+    share = 100.0 if statistic == "max" else float(statistic[1:])
+    lower = [held for name, held in summary.values.items() if name.startswith("p") and float(name[1:]) <= share]
+    return bool(lower) and max(lower) > served.value

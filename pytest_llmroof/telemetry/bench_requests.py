@@ -1,0 +1,192 @@
+"""Per-request data of benchmark results, in the shapes that the tools write them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from pytest_llmroof.data import load
+from pytest_llmroof.telemetry.bench_json import at, number, numbers
+from pytest_llmroof.telemetry.client import Request
+
+
+def per_token(e2e: float | None, ttft: float | None, tokens: float | None) -> float | None:
+    """Time per output token after the first; a single token has none."""
+    if e2e is None or ttft is None or tokens is None or tokens <= 1:
+        return None
+    return max(0.0, e2e - ttft) / (tokens - 1)
+
+
+def in_arrays(run: Mapping[str, Any]) -> tuple[Request, ...]:
+    """Of vLLM and SGLang: an array for each quantity, a place in it for each request; failed ones are zeros.
+
+    Without details vLLM may still write ``latencies``, of which nothing tells whether they belong to failed requests:
+    they count where there are as many as completed ones.
+    """
+    latencies = numbers(run["latencies"]) if isinstance(run.get("latencies"), list) else []
+    if not isinstance(run.get("ttfts"), list):
+        if not latencies or len(latencies) != run.get("completed"):
+            return ()
+        return tuple(Request(e2e=latency, started=None) for latency in latencies)
+    ttfts = numbers(run["ttfts"])
+    pieces, errors = _array(run, "itls", len(ttfts)), _array(run, "errors", len(ttfts))
+    inputs, outputs = _array(run, "input_lens", len(ttfts)), _array(run, "output_lens", len(ttfts))
+    starts = _array(run, "start_times", len(ttfts))
+    whole = latencies if len(latencies) == len(ttfts) else [None] * len(ttfts)
+    return tuple(
+        _in_place(*place) for place in zip(ttfts, pieces, errors, inputs, outputs, starts, whole, strict=True)
+    )  # fmt: skip
+
+
+def _in_place(
+    ttft: float | None, pieces: Any, error: Any, input_tokens: Any, output_tokens: Any, start: Any, whole: float | None
+) -> Request:  # fmt: skip
+    started, tokens = number(start), number(output_tokens)
+    itls = tuple(value for value in numbers(pieces) if value is not None) if isinstance(pieces, list) else ()
+    if error or tokens == 0 or not ttft:
+        return Request(started=started, failed=True)
+    e2e = whole if whole is not None else ttft + sum(itls) if isinstance(pieces, list) else None
+    return Request(
+        ttft=ttft,
+        e2e=e2e,
+        tpot=per_token(e2e, ttft, tokens),
+        itls=itls,
+        input_tokens=number(input_tokens),
+        output_tokens=tokens,
+        started=started,
+    )
+
+
+def _array(run: Mapping[str, Any], key: str, length: int) -> Sequence[Any]:
+    """A key's array; nothing in every place where it is missing or of another length."""
+    found = run.get(key)
+    return found if isinstance(found, list) and len(found) == length else [None] * length
+
+
+def of_guidellm(run: Mapping[str, Any]) -> tuple[Request, ...]:
+    """GuideLLM: objects by outcome. Its own statistics leave out what began after the measured time; so do these."""
+    end = number(run.get("end_time"))
+    kept = [one for one in _objects(at(run, "requests.successful")) if _within(one, end)]
+    failed = [one for one in _objects(at(run, "requests.errored")) if _within(one, end)]
+    return (*map(_guidellm_request, kept), *(Request(started=_start(one), failed=True) for one in failed))
+
+
+def _guidellm_request(one: Mapping[str, Any]) -> Request:
+    ttft, tpot = number(one.get("time_to_first_token_ms")), number(one.get("inter_token_latency_ms"))
+    tokens = _first(one, "output_tokens", "output_metrics.total_tokens")
+    return Request(
+        ttft=ttft / 1e3 if ttft else None,
+        e2e=number(one.get("request_latency")),
+        tpot=tpot / 1e3 if tpot is not None and tokens is not None and tokens > 1 else None,
+        input_tokens=_first(one, "prompt_tokens", "input_metrics.total_tokens"),
+        output_tokens=tokens,
+        started=_start(one),
+    )
+
+
+def _start(one: Mapping[str, Any]) -> float | None:
+    return _first(one, "request_start_time", "start_time")
+
+
+def _within(one: Mapping[str, Any], end: float | None) -> bool:
+    start = _start(one)
+    return start is None or end is None or start <= end
+
+
+def of_latencies(run: Mapping[str, Any]) -> tuple[Request, ...]:
+    """Of vLLM's latency benchmark: a time per batch, unless the list is a part of what the mean was taken over."""
+    found = [value for value in numbers(run.get("latencies")) if value is not None]
+    mean = number(run.get("avg_latency"))
+    if not found or mean is None or abs(sum(found) / len(found) - mean) > 1e-6 * mean:
+        return ()
+    return tuple(Request(e2e=value) for value in found)
+
+
+def of_aiperf(records: Iterable[Mapping[str, Any]]) -> tuple[Request, ...]:
+    """AIPerf's profile_export.jsonl: every value with its unit; requests of the warm-up are left out."""
+    return tuple(
+        _aiperf_request(one)
+        for one in records
+        if at(one, "metadata.benchmark_phase") != "warmup" and at(one, "metadata.phase_kind") != "warmup"
+    )  # fmt: skip
+
+
+def _aiperf_request(one: Mapping[str, Any]) -> Request:
+    start = number(at(one, "metadata.request_start_ns"))
+    started = start / 1e9 if start is not None else None
+    if one.get("error") or at(one, "metadata.was_cancelled"):
+        return Request(started=started, failed=True)
+    metrics = one.get("metrics")
+    tokens = _valued(metrics, "output_sequence_length")
+    ttft, e2e = _valued(metrics, "time_to_first_token"), _valued(metrics, "request_latency")
+    tpot = _valued(metrics, "inter_token_latency")
+    single = tokens is not None and tokens <= 1
+    return Request(
+        ttft=ttft,
+        e2e=e2e,
+        tpot=None if single else tpot if tpot is not None else per_token(e2e, ttft, tokens),
+        itls=_many(metrics, "inter_chunk_latency"),
+        input_tokens=_valued(metrics, "input_sequence_length"),
+        output_tokens=tokens,
+        started=started,
+    )
+
+
+def _valued(metrics: Any, name: str) -> float | None:
+    value = number(at(metrics, f"{name}.value"))
+    return None if value is None else value * _scale(metrics, name)
+
+
+def _many(metrics: Any, name: str) -> tuple[float, ...]:
+    scale = _scale(metrics, name)
+    values = at(metrics, f"{name}.value")
+    return tuple(value * scale for value in numbers(values) if value is not None) if isinstance(values, list) else ()
+
+
+def _scale(metrics: Any, name: str) -> float:
+    return float(load("benchmarks.yaml")["units"].get(at(metrics, f"{name}.unit"), 1.0))
+
+
+def of_inference_perf(records: Iterable[Mapping[str, Any]]) -> tuple[Request, ...]:
+    """inference-perf's per-request report: times on one clock, of every piece that came in."""
+    return tuple(map(_inference_perf_request, records))
+
+
+def _inference_perf_request(one: Mapping[str, Any]) -> Request:
+    start, end = number(one.get("start_time")), number(one.get("end_time"))
+    times = [time for time in numbers(at(one, "info.output_token_times") or []) if time is not None]
+    if one.get("error") or start is None or end is None:
+        return Request(started=start, failed=True)
+    tokens = number(at(one, "info.output_tokens"))
+    ttft = times[0] - start if times else None
+    return Request(
+        ttft=ttft,
+        e2e=end - start,
+        tpot=per_token(times[-1] - start, ttft, tokens) if times else None,
+        itls=tuple(later - earlier for earlier, later in pairwise(times)),
+        input_tokens=number(at(one, "info.input_tokens")),
+        output_tokens=tokens,
+        started=start,
+    )
+
+
+def _objects(value: Any) -> list[Mapping[str, Any]]:
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+
+
+def _first(one: Mapping[str, Any], *paths: str) -> float | None:
+    found = (number(at(one, path)) for path in paths)
+    return next((value for value in found if value is not None), None)
+
+
+#: By the name in data/benchmarks.yaml: records inside a run, and files with a record per request.
+INSIDE: Final[dict[str, Callable[[Mapping[str, Any]], tuple[Request, ...]]]] = {
+    "arrays": in_arrays,
+    "guidellm": of_guidellm,
+    "latencies": of_latencies,
+}
+APART: Final[dict[str, Callable[[Iterable[Mapping[str, Any]]], tuple[Request, ...]]]] = {
+    "aiperf": of_aiperf,
+    "inference-perf": of_inference_perf,
+}

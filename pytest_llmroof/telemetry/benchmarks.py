@@ -1,0 +1,313 @@
+"""From a load generator's result file to its benchmark runs. Content tells the tool (data/benchmarks.yaml)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from pytest_llmroof.data import load
+from pytest_llmroof.errors import SourceError
+from pytest_llmroof.telemetry.bench_json import at, json_values, number
+from pytest_llmroof.telemetry.bench_requests import APART, INSIDE
+from pytest_llmroof.telemetry.client import Client, Request, Summary
+
+#: The key of the tool that measures an engine without requests: telemetry/llamabench.py reads it.
+LLAMA_BENCH: Final = "llama-bench"
+_PERCENTILE: Final = re.compile(r"p(\d+(?:\.\d+)?)")
+
+Tool = Mapping[str, Any]
+Run = Mapping[str, Any]
+
+
+def tool_runs(text: str, location: str) -> list[tuple[str, Run]]:
+    """The runs in a file, each with its tool's key; nothing where no load generator that is known wrote it.
+
+    SourceError where such a file is damaged or cut off.
+    """
+    if not any(_may_be(text, tool) for tool in _tools().values()):
+        return []
+    found: list[tuple[str, Run]] = []
+    for value in json_values(text, location):
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, Mapping) and (key := _tool_of(one)) is not None:
+                found.extend((key, run) for run in _runs(one, _tools()[key]))
+    return found
+
+
+def unread_reason(tool: str) -> str | None:
+    """Why a known tool's file is of no use here, None where it is."""
+    reason: str | None = _tools()[tool].get("unread")
+    return reason
+
+
+def clients_of(runs: list[tuple[str, Run]], location: str) -> list[Client]:
+    """The runs of one file as their clients saw them."""
+    several = len(runs) > 1
+    return [
+        client_of(tool, run, f"{location} (run {place} of {len(runs)})" if several else location)
+        for place, (tool, run) in enumerate(runs, start=1)
+    ]
+
+
+def client_of(key: str, run: Run, location: str) -> Client:
+    """One run. A run of which every request failed has no latencies, whatever zeros the tool wrote for them."""
+    tool = _tools()[key]
+    completed = _figure(run, tool, "completed")
+    requests = INSIDE[tool["records"]](run) if "records" in tool else ()
+    started = _figure(run, tool, "started")
+    duration = _figure(run, tool, "duration")
+    client = Client(
+        tool=key,
+        title=tool["title"],
+        location=location,
+        model_name=_text(run, tool, "model"),
+        duration_seconds=duration * float(tool.get("duration_scale", 1.0)) if duration else None,
+        completed=completed,
+        failed=_failed(run, tool, completed),
+        input_tokens=_tokens(run, tool, "input", completed),
+        output_tokens=_tokens(run, tool, "output", completed),
+        output_rate=_figure(run, tool, "output_rate"),
+        input_rate=_figure(run, tool, "input_rate"),
+        request_rate=_figure(run, tool, "request_rate"),
+        concurrency=_figure(run, tool, "concurrency"),
+        accept_length=_figure(run, tool, "accept_length"),
+        acceptance_rate=_percent(_figure(run, tool, "acceptance_percent")),
+        started=started,
+        requests=requests,
+        definitions=_definitions(tool),
+        settings=_settings(run, tool),
+        remedies=tool["remedies"],
+    )
+    client = _by_records(client)
+    if client.completed == 0:
+        return client
+    return replace(client, summaries=_summaries(run, tool, client), duration_seconds=_duration(client))
+
+
+def records_client(text: str, location: str) -> Client | None:
+    """A file with one record per request; None where it is none that is known."""
+    kinds = load("benchmarks.yaml")["per_request"]
+    if not any(all(f'"{part}"' in text for path in kind["all"] for part in path.split(".")) for kind in kinds.values()):
+        return None
+    records: list[Any] = []
+    for value in json_values(text, location):
+        records.extend(value if isinstance(value, list) else [value])
+    for key, kind in kinds.items():
+        ours = [one for one in records if all(at(one, path) is not None for path in kind["all"])]
+        if ours and len(ours) == len(records):
+            return client_of_requests(key, APART[key](ours), location)
+    return None
+
+
+def client_of_requests(key: str, requests: tuple[Request, ...], location: str) -> Client:
+    """A run of which there are only the requests: it lasts from the first one's start to the last one's end."""
+    tool = _tools()[key]
+    good = [request for request in requests if not request.failed]
+    starts = [request.started for request in requests if request.started is not None]
+    ends = [one.started + one.e2e for one in good if one.started is not None and one.e2e is not None]
+    unix = bool(starts) and min(starts) > 1e9
+    return Client(
+        tool=key,
+        title=tool["title"],
+        location=location,
+        duration_seconds=max(ends) - min(starts) if ends and len(starts) == len(requests) else None,
+        completed=float(len(good)),
+        failed=float(len(requests) - len(good)),
+        input_tokens=_sum([request.input_tokens for request in good]),
+        output_tokens=_sum([request.output_tokens for request in good]),
+        started=min(starts) if unix else None,
+        requests=requests,
+        definitions=_definitions(tool),
+        remedies=tool["remedies"],
+    )
+
+
+def _tools() -> Mapping[str, Tool]:
+    tools: Mapping[str, Tool] = load("benchmarks.yaml")["tools"]
+    return tools
+
+
+def _may_be(text: str, tool: Tool) -> bool:
+    """Whether a file can be this tool's at all: its keys are somewhere in the text."""
+    return all(f'"{path.split(".")[0]}"' in text for path in tool["all"])
+
+
+def _tool_of(value: Mapping[str, Any]) -> str | None:
+    """The tool that wrote this: the first whose paths are there, and that has runs."""
+    for key, tool in _tools().items():
+        has = all(at(value, path) is not None for path in tool["all"])
+        some = "any" not in tool or any(path in value for path in tool["any"])
+        if has and some and not any(path in value for path in tool.get("lacks", ())) and list(_runs(value, tool)):
+            return key
+    return None
+
+
+def _runs(value: Mapping[str, Any], tool: Tool) -> Iterator[Run]:
+    if "runs" not in tool:
+        yield value
+        return
+    found = value.get(tool["runs"])
+    for one in found if isinstance(found, list) else []:
+        if isinstance(one, Mapping) and at(one, tool["run_has"]) is not None:
+            yield one
+
+
+def _figure(run: Run, tool: Tool, name: str) -> float | None:
+    found = (number(at(run, path)) for path in tool.get(name, ()))
+    return next((value for value in found if value is not None), None)
+
+
+def _text(run: Run, tool: Tool, name: str) -> str | None:
+    found = (at(run, path) for path in tool.get(name, ()))
+    return next((value for value in found if isinstance(value, str) and value), None)
+
+
+def _failed(run: Run, tool: Tool, completed: float | None) -> float | None:
+    """Failed requests: as counted, else what is missing of those that were sent."""
+    failed = _figure(run, tool, "failed")
+    if failed is not None:
+        return failed
+    share, asked = _figure(run, tool, "failed_share"), _figure(run, tool, "asked")
+    if share is not None and completed is not None and share < 100:
+        return float(round(completed * share / (100 - share)))
+    return asked - completed if asked is not None and completed is not None and asked >= completed else None
+
+
+def _tokens(run: Run, tool: Tool, side: str, completed: float | None) -> float | None:
+    total, mean = _figure(run, tool, f"{side}_tokens"), _figure(run, tool, f"mean_{side}")
+    return total if total is not None or mean is None or completed is None else mean * completed
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else value / 100
+
+
+def _definitions(tool: Tool) -> dict[str, str]:
+    stated = {name: latency["definition"] for name, latency in tool["latencies"].items()}
+    return {**stated, **tool.get("record_definitions", {})}
+
+
+def _settings(run: Run, tool: Tool) -> dict[str, str]:
+    """What tells this load from another: its plain settings, whatever the tool's version calls them."""
+    if "settings" in tool:
+        results = re.compile(tool["settings"]["not"])
+        places: list[Any] = [{key: value for key, value in run.items() if not results.search(key)}]
+    else:
+        places = [at(run, path) for path in tool.get("settings_at", ())]
+    only = tool.get("settings_only")
+    return {
+        key: str(value)
+        for place in places
+        if isinstance(place, Mapping)
+        for key, value in place.items()
+        if isinstance(value, str | int | float | bool) and (only is None or key in only)
+    }
+
+
+def _by_records(client: Client) -> Client:
+    """The run with its requests counted by their records, where there is one of each; a part of them is of no use."""
+    if not client.requests:
+        return client
+    if not client.complete:
+        of = f"{len(client.requests)} of {client.total:.0f}"
+        note = f"{client.location} holds {of} requests only: single requests are not looked at"
+        return replace(client, requests=(), notes=(*client.notes, note))
+    if len(client.requests) < (client.total or 0.0):
+        return client  # of the failed ones there are no records
+    failed = float(sum(request.failed for request in client.requests))
+    said = client.failed or 0.0
+    client = replace(client, completed=len(client.requests) - failed, failed=failed)
+    if failed <= said:
+        return client
+    note = f"{failed - said:.0f} requests that {client.title} counts as completed gave no token: they count as failed"
+    return replace(client, notes=(*client.notes, note))
+
+
+def _summaries(run: Run, tool: Tool, client: Client) -> dict[str, Summary]:
+    found = {}
+    for name, latency in tool["latencies"].items():
+        where = run if "named" in latency else at(run, latency["at"])
+        values = _values(where, latency) if isinstance(where, Mapping) else {}
+        mean = number(at(run, latency["mean"])) if "mean" in latency else None
+        if mean is not None:
+            values.setdefault("mean", mean * float(latency.get("scale", 1.0)))
+        if values:
+            called = latency["named"].format("*") if "named" in latency else latency["at"].rpartition(".")[2]
+            called = latency["at"] if called in ("successful", "") else called
+            found[name] = Summary(called, values, latency["definition"])
+    per_piece = [name for name, latency in tool["latencies"].items() if latency.get("per_piece") and name in found]
+    for name in per_piece:
+        found[name] = replace(found[name], stretch=_stretch(found, client))
+    return found
+
+
+def _values(where: Mapping[str, Any], latency: Mapping[str, Any]) -> dict[str, float]:
+    """Statistics in seconds, by their canonical names."""
+    if "units" in latency:
+        factor = load("benchmarks.yaml")["units"].get(where.get("unit"))
+        if factor is None:
+            return {}
+        scale = float(factor)
+    else:
+        scale = float(latency["scale"])
+    inner = where.get("percentiles")
+    places = {**where, **inner} if isinstance(inner, Mapping) and "named" not in latency else dict(where)
+    pattern = re.escape(latency.get("named", "p{}" if latency.get("bare") else "{}"))
+    names = re.compile(pattern.replace(r"\{\}", "(.+)").removeprefix("p" if latency.get("bare") else ""))
+    found: dict[str, float] = {}
+    for key, value in places.items():
+        match, figure = names.fullmatch(key), number(value)
+        statistic = _statistic(f"p{match[1]}" if latency.get("bare") else match[1]) if match else None
+        if statistic is not None and figure is not None and figure >= 0:
+            found.setdefault(statistic, figure * scale)
+    return found
+
+
+def _statistic(name: str) -> str | None:
+    """``median`` -> p50, ``p99.9`` and GuideLLM's ``p999`` -> p99.9, ``p05`` -> p5."""
+    for statistic, names in load("benchmarks.yaml")["statistics"].items():
+        if name in names:
+            return str(statistic)
+    match = _PERCENTILE.fullmatch(name)
+    if match is None:
+        return None
+    digits = match[1]
+    share = float(f"{digits[:2]}.{digits[2:]}") if len(digits) == 3 and "." not in digits else float(digits)
+    return f"p{share:g}" if 0 < share < 100 else None
+
+
+def _stretch(found: Mapping[str, Summary], client: Client) -> float:
+    """How much longer a token took than a piece of the stream, by latency, TTFT and output tokens."""
+    needed = [found[name].values.get("mean") if name in found else None for name in ("e2e", "ttft", "tpot")]
+    e2e, ttft, piece = needed
+    if e2e is None or ttft is None or not piece or not client.completed or client.output_tokens is None:
+        return 1.0
+    mean = client.output_tokens / client.completed
+    return max(1.0, (e2e - ttft) / (mean - 1) / piece) if mean > 1 else 1.0
+
+
+def _duration(client: Client) -> float | None:
+    """The run's duration: as stated, else completed requests over their rate."""
+    if client.duration_seconds is not None or not client.request_rate or not client.completed:
+        return client.duration_seconds
+    return client.completed / client.request_rate
+
+
+def _sum(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def refuse_other_loads(clients: list[Client]) -> SourceError:
+    """Several runs, of which nobody said which one is meant."""
+    names = sorted({key for one in clients for key in one.settings} | {"model"})
+    differ = [key for key in names if len({one.settings.get(key) for one in clients}) > 1]
+    what = f" of different {', '.join(differ[:3])}" if differ else ""
+    where = ", ".join(dict.fromkeys(one.location.partition(" (run ")[0] for one in clients))
+    return SourceError(
+        f"{where}: {len(clients)} benchmark runs{what}, and nothing tells which one is meant",
+        "keep the one to judge in a file of its own (a window for each): sed -n 2p runs.jsonl > run2.jsonl, "
+        "or jq '.[1]' runs.json > run2.json",
+    )

@@ -1,0 +1,103 @@
+"""What a load generator saw of one benchmark run: the client's side of a window. Times are seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+#: Latencies that clients see.
+Latency = Literal["ttft", "tpot", "itl", "e2e"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request. ``None`` is what the file does not tell, or what the request does not have.
+
+    ``ttft`` counts from sending, ``e2e`` to the last token. ``tpot`` is (e2e - ttft) / (output tokens - 1) unless the
+    tool says otherwise; a single token has none. ``itls`` are the times between the pieces that came in, a piece being
+    one token or several. ``started`` is on the run's own clock. Of a failed request only ``started`` counts.
+    """
+
+    ttft: float | None = None
+    e2e: float | None = None
+    tpot: float | None = None
+    itls: tuple[float, ...] = ()
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    started: float | None = None
+    failed: bool = False
+
+    def seconds(self, latency: str) -> float | None:
+        """One latency of this request; its mean time between pieces for ``itl``."""
+        if latency == "itl":
+            return sum(self.itls) / len(self.itls) if self.itls else None
+        value: float | None = getattr(self, latency) if latency in ("ttft", "tpot", "e2e") else None
+        return value
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a tool states of one latency: ``values`` by statistic (``mean``, ``max``, ``p50``, ``p99.9``).
+
+    ``name`` is the tool's own for it, ``definition`` how the tool counts. Where it counts pieces of output that are not
+    tokens, a token takes up to ``stretch`` times as long.
+    """
+
+    name: str
+    values: Mapping[str, float]
+    definition: str
+    stretch: float = 1.0
+
+
+@dataclass(frozen=True)
+class Client:
+    """One benchmark run.
+
+    ``completed`` and ``failed`` count requests, ``input_tokens`` and ``output_tokens`` are those of the completed ones;
+    the ``*_rate`` are what the tool states per second, used where its duration is not known. ``concurrency`` is the
+    most requests that were under way at a time. ``accept_length`` and ``acceptance_rate`` are of speculative decoding,
+    as the server told the tool. ``settings`` tell loads apart. ``started`` is Unix seconds.
+    """
+
+    tool: str
+    title: str
+    location: str
+    model_name: str | None = None
+    duration_seconds: float | None = None
+    completed: float | None = None
+    failed: float | None = None
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    output_rate: float | None = None
+    input_rate: float | None = None
+    request_rate: float | None = None
+    concurrency: float | None = None
+    accept_length: float | None = None
+    acceptance_rate: float | None = None
+    started: float | None = None
+    requests: tuple[Request, ...] = ()
+    summaries: Mapping[str, Summary] = field(default_factory=dict)
+    definitions: Mapping[str, str] = field(default_factory=dict)
+    """How the per-request figures of each latency are defined."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    remedies: Mapping[str, str] = field(default_factory=dict)
+    """What makes this tool write more: ``requests`` (per-request data), ``percentiles``, ``failed``."""
+
+    @property
+    def total(self) -> float | None:
+        """Requests that were sent and ended, either way."""
+        return None if self.completed is None else self.completed + (self.failed or 0.0)
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is a record of every completed request."""
+        if not self.requests or self.completed is None or self.total is None:
+            return bool(self.requests)
+        return len(self.requests) >= self.total or len(self.succeeded) >= self.completed
+
+    @property
+    def succeeded(self) -> tuple[Request, ...]:
+        """Records of the requests that gave what was asked."""
+        return tuple(request for request in self.requests if not request.failed)
