@@ -282,6 +282,8 @@ def _settle(facts: WindowFacts, decode: DecodeFacts, costs: dict[str, StepCost])
     time = (decode.step_seconds.high - decode.step_seconds.low) / decode.step_seconds.value
     if max(experts, cache, time) < 1e-9:
         return None
+    if not facts.window.engines:
+        return remedy("server")
     if time >= max(experts, cache):
         return "samples of the load, which tell how many microbatches are under way: " + remedy("record")
     if experts >= cache:
