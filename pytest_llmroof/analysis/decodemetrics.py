@@ -154,8 +154,7 @@ def _intensity(facts: WindowFacts, decode: DecodeFacts, against: Roofs) -> Outco
 
 def _floor(facts: WindowFacts, decode: DecodeFacts, against: Roofs) -> Outcome:
     costs = decode_costs(facts.deployment, decode)
-    least = replace(costs["low"], weight_bytes=costs["low"].weight_bytes_low)
-    seconds = [_seconds(facts, cost) for cost in (costs["value"], least, costs["high"])]
+    seconds = [_seconds(facts, cost) for cost in (costs["value"], costs["low"].least(), costs["high"])]
     bounded = Bounded.spanning(seconds[0], *seconds[1:])
     side = "memory" if decode.floor is not None and decode.floor.memory_bound else "compute"
     how = f"least time of a mean decode step by the datasheet of {against.accelerator.product}: {side} binds"

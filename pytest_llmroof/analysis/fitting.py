@@ -6,20 +6,25 @@ from dataclasses import replace
 
 from pytest_llmroof.roofline.accelerator import Accelerator
 from pytest_llmroof.roofline.catalogue import accelerators
-from pytest_llmroof.roofline.cost import memory_fit
+from pytest_llmroof.roofline.cost import costed, memory_fit
 from pytest_llmroof.roofline.deployment import Deployment
+from pytest_llmroof.roofline.split import uneven
 from pytest_llmroof.units import format_quantity
 
 
 def parallelism_that_fits(deployment: Deployment) -> str | None:
     """The least tensor parallelism with which the weights fit: ``tensor_parallel: 2 (70.6 GB on each)``."""
     for degree in (2, 4, 8, 16, 32):
-        if degree <= deployment.tensor_parallel:
+        if degree <= deployment.tensor_parallel or _refused(deployment, degree):
             continue
         fit = memory_fit(replace(deployment, tensor_parallel=degree))
         if fit is not None and fit.weights_fit:
             return f"tensor_parallel: {degree} ({format_quantity(fit.weight_bytes, 'bytes')} on each)"
     return None
+
+
+def _refused(deployment: Deployment, degree: int) -> bool:
+    return deployment.model is not None and uneven(costed(deployment.model), degree) is not None
 
 
 def precision_that_fits(deployment: Deployment) -> str | None:

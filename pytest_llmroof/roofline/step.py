@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,30 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Busiest:
+    """What the GPUs that have most to do need in a step: FLOPs of the one that computes most, bytes of the one that
+    moves most.
+    """
+
+    flops: float
+    weight_bytes: float
+    kv_bytes: float
+
+    @property
+    def bytes(self) -> float:
+        """All bytes that it moves."""
+        return self.weight_bytes + self.kv_bytes
+
+
+@dataclass(frozen=True)
 class StepCost:
     """What a step of one replica needs, summed over its GPUs (replicated parts counted once per GPU that reads them).
 
     ``flops`` are exact (causal attention counted, logits only where computed); ``model_flops`` are 2 P_a per token.
     ``weight_bytes`` is the expected figure under even routing, ``weight_bytes_low`` that of k experts only (skewed
     routing; equal for dense models). ``kv_bytes`` are reads of the contexts and writes of the new tokens, recurrent
-    state included. ``gpus`` is N.
+    state included. ``gpus`` is N. ``busiest`` is there where the GPUs are not alike (stages with more layers or with
+    the head, ranks with more heads or experts): a step takes as long as they do.
     """
 
     flops: float
@@ -54,6 +71,7 @@ class StepCost:
     weight_bytes_low: float
     kv_bytes: float
     gpus: int
+    busiest: Busiest | None = None
 
     @property
     def bytes(self) -> float:
@@ -64,6 +82,10 @@ class StepCost:
     def bytes_low(self) -> float:
         """The least that it can move: skewed experts."""
         return self.weight_bytes_low + self.kv_bytes
+
+    def least(self) -> StepCost:
+        """The least that it can be: skewed experts, and all work spread evenly."""
+        return replace(self, weight_bytes=self.weight_bytes_low, busiest=None)
 
     @property
     def intensity(self) -> float:
@@ -93,15 +115,17 @@ class Floor:
 
 @dataclass(frozen=True)
 class MemoryFit:
-    """Whether a deployment fits its accelerators' memory. Bytes are per GPU.
+    """Whether a deployment fits its accelerators' memory. Bytes are those of the GPU that holds most weights.
 
     ``sequences`` is how many sequences of the asked context fit beside the weights (0 where the weights do not fit),
-    None where no context was asked or the model keeps no figures for its cache.
+    None where no context was asked or the model keeps no figures for its cache. ``replica_bytes`` are the weights that
+    all GPUs of a replica hold.
     """
 
     weight_bytes: float
     memory_bytes: float
     sequences: float | None
+    replica_bytes: float
 
     @property
     def weights_fit(self) -> bool:

@@ -135,6 +135,16 @@ def test_weights_that_do_not_fit_name_what_would() -> None:
     assert isinstance(of(decode_window(0.05), deployment("llama-3.1-70b", "h100", 4))["decode.mbu"], Measurement)
 
 
+def test_a_split_that_the_engine_refuses_is_said_and_not_measured() -> None:
+    # Llama 3.1 8B has 32 heads: a vLLM server does not start with 3 ranks.
+    three = replace(deployment(named_model("llama-3.1-8b")), tensor_parallel=3)
+    outcome = impossible(of(decode_window(0.02), three)["decode.mbu"])
+    assert outcome.reason == (
+        "vllm does not start with tensor_parallel 3 for llama-3.1-8b: its 32 attention heads are no multiple of 3"
+    )
+    assert outcome.check.startswith("tensor_parallel (3, given)")
+
+
 @pytest.mark.parametrize(
     ("served", "hint"),
     [("org/Llama-3.1-8B-Instruct-FP8", "FP8"), ("x/Llama-AWQ", "AWQ"), ("x/Llama-3.1-8B-quantized.w4a16", "W4A16")],

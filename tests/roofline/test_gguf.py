@@ -267,3 +267,23 @@ def test_what_is_no_model_or_not_understood(
 ) -> None:
     with pytest.raises(error, match=gist):
         built(metadata, tensors)
+
+
+def test_pipeline_stages_of_a_file() -> None:
+    deployment = Deployment(model=model(dense()), weights="q4_k", kv_cache="fp16", pipeline_parallel=2)
+    first, last = model(dense()).stages(2)
+    assert first.weight_bytes("q4_k") == EMBEDDING_BYTES + LAYER_BYTES
+    assert last.weight_bytes("q4_k") == LAYER_BYTES + NORM_BYTES + HEAD_BYTES
+    assert (first.head_parameters, last.head_parameters) == (0, 256 * 1000)
+    cost = step_cost(deployment, Step(1, 100))
+    assert cost.busiest is not None
+    assert cost.busiest.bytes == LAYER_BYTES + NORM_BYTES + HEAD_BYTES + 101 * 1024 / 2
+
+
+def test_a_tied_table_stands_at_both_ends() -> None:
+    layers = [*attention(0), *feed_forward(0), *attention(1), *feed_forward(1)]
+    first, last = built(keys("llama"), [EMBEDDING, *layers, FINAL_NORM]).stages(2)
+    assert first.weight_bytes("q4_k") == EMBEDDING_BYTES + LAYER_BYTES
+    assert last.weight_bytes("q4_k") == LAYER_BYTES + NORM_BYTES + EMBEDDING_BYTES
+    assert {part.access for part in first.parts("q4_k")} == {"lookup", "always"}
+    assert {part.access for part in last.parts("q4_k")} == {"head", "always"}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from pytest_llmroof.roofline.deployment import ELEMENT_BYTES
 from pytest_llmroof.roofline.models.checkpoint import Checkpoint
-from pytest_llmroof.roofline.models.costed import Access, Mixer, WeightPart
+from pytest_llmroof.roofline.models.costed import Access, Mixer, Product, WeightPart
+from pytest_llmroof.roofline.models.layered import stage_ranges
 from pytest_llmroof.roofline.models.mixers import Indexer
 from pytest_llmroof.roofline.models.states import RecurrentState
 from pytest_llmroof.roofline.models.tensors import LINEAR_ROLES, Tensor
@@ -41,6 +42,7 @@ class Architecture:
     catalogue: bool = False
     left_out: tuple[str, ...] = ()
     _parts: dict[str, tuple[WeightPart, ...]] = field(default_factory=dict, repr=False, compare=False)
+    _stages: dict[int, tuple[Architecture, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def parameters(self) -> int:
@@ -62,6 +64,16 @@ class Architecture:
         """Active elements of the matrices in the layers."""
         body = (tensor for tensor in self.tensors if tensor.is_matrix and tensor.role not in ("embedding", "head"))
         return sum(tensor.matrix_elements * tensor.active_count for tensor in body)
+
+    @cached_property
+    def products(self) -> tuple[Product, ...]:
+        """The body's matrices by how ranks share them."""
+        sizes: dict[tuple[float, float], float] = {}
+        for tensor in self.tensors:
+            if tensor.is_matrix and tensor.role not in ("embedding", "head"):
+                kind = (tensor.ways, tensor.experts if tensor.role == "expert" else 0)
+                sizes[kind] = sizes.get(kind, 0) + tensor.matrix_elements * tensor.active_count
+        return tuple(Product(size, *kind) for kind, size in sizes.items())
 
     @cached_property
     def head_parameters(self) -> int:
@@ -91,6 +103,26 @@ class Architecture:
         if weights not in self._parts:
             self._parts[weights] = tuple(_merged(self._part(tensor, weights) for tensor in self.tensors))
         return self._parts[weights]
+
+    def stages(self, number: int) -> tuple[Architecture, ...]:
+        """What each pipeline stage holds; a stage is a model of its own, with the head at the last only."""
+        if number == 1:
+            return (self,)
+        if number not in self._stages:
+            ranges = stage_ranges(self.layers, number)
+            self._stages[number] = tuple(self._stage(layers, last=layers is ranges[-1]) for layers in ranges)
+        return self._stages[number]
+
+    def _stage(self, layers: range, *, last: bool) -> Architecture:
+        first = layers.start == 0
+        return replace(
+            self,
+            layers=len(layers),
+            tensors=tuple(each for tensor in self.tensors for each in tensor.within(layers, first=first, last=last)),
+            mixers=tuple(each for mixer in self.mixers for each in mixer.within(layers)),
+            _parts={},
+            _stages={},
+        )
 
     def _part(self, tensor: Tensor, weights: str) -> WeightPart:
         size = self._bytes(tensor, weights)

@@ -62,16 +62,22 @@ def attention(
     if sinks:
         tensors.append(vector(f"{place}.sinks", shape.heads, layers, ways=shape.heads))
     spans = windows or [None] * len(layers)
-    return Block(tuple(tensors), tuple(_by_span(shape, spans, chunked, selected, value_dim)))
+    return Block(tuple(tensors), tuple(_by_span(shape, layers, spans, chunked, selected, value_dim)))
 
 
 def _by_span(
-    shape: Shape, spans: Sequence[int | None], chunked: bool, selected: int | None, value_dim: int | None
+    shape: Shape,
+    layers: Layers,
+    spans: Sequence[int | None],
+    chunked: bool,
+    selected: int | None,
+    value_dim: int | None,
 ) -> Iterable[GroupedQueryAttention]:
     for span in dict.fromkeys(spans):
-        many, ends = spans.count(span), chunked and span is not None
+        alike = tuple(layer for layer, own in zip(layers, spans, strict=True) if own == span)
+        ends = chunked and span is not None
         yield GroupedQueryAttention(
-            many, shape.heads, shape.kv_heads, shape.head_dim, span, ends, selected, value_dim
+            len(alike), shape.heads, shape.kv_heads, shape.head_dim, span, ends, selected, value_dim, numbers=alike
         )
 
 
@@ -113,7 +119,8 @@ def latent_attention(
         linear(f"{place}.kv_b_proj", "attention", expanded, sizes.latent, layers, ways=heads),
         linear(f"{place}.o_proj", "attention", shape.hidden, outputs, layers, bias=bias, ways=heads),
     )
-    mixer = LatentAttention(len(layers), heads, sizes.latent, sizes.rope, sizes.nope, sizes.value, selected)
+    widths = (sizes.latent, sizes.rope, sizes.nope, sizes.value)
+    mixer = LatentAttention(len(layers), heads, *widths, selected, numbers=layers)
     return Block(tensors, (mixer,))
 
 
@@ -139,4 +146,4 @@ def indexer(shape: Shape, config: Config, query: int, layers: Layers) -> Block:
         vector(f"{place}.k_norm", dim, layers, bias=True),
         linear(f"{place}.weights_proj", "attention", heads, shape.hidden, layers, ways=1),
     )
-    return Block(tensors, (Indexer(len(layers), heads, dim),))
+    return Block(tensors, (Indexer(len(layers), heads, dim, numbers=layers),))

@@ -39,6 +39,18 @@ class WeightPart:
         return max(1.0, tensor_parallel / self.ways)
 
 
+@dataclass(frozen=True)
+class Product:
+    """Matrix products of the layers: active ``parameters``, and the ``ways`` in which ranks can share them.
+
+    ``experts``: they are those of a mixture of so many, which expert parallelism spreads whole; 0: of none.
+    """
+
+    parameters: float
+    ways: float = math.inf
+    experts: float = 0
+
+
 class Mixer(Protocol):
     """The layers of one kind that mix tokens (attention, a recurrent state), all of them together.
 
@@ -49,6 +61,9 @@ class Mixer(Protocol):
     @property
     def ways(self) -> float:
         """How many tensor-parallel ranks can share the cache; further ranks hold copies."""
+
+    def within(self, stage: range) -> Sequence[Mixer]:
+        """The part of it that the layers of a pipeline stage make, if any."""
 
     @property
     def token_elements(self) -> float:
@@ -83,8 +98,15 @@ class Costed(Model, Protocol):
         """Parameters of the matrix product that makes logits, for the positions that need them."""
 
     @property
+    def products(self) -> Sequence[Product]:
+        """The body's matrix products by how ranks share them; their parameters add up to ``body_parameters``."""
+
+    @property
     def attention_heads(self) -> int | None:
         """n_q: no more tensor-parallel ranks than this; None where it is not known."""
+
+    def stages(self, number: int) -> Sequence[Costed]:
+        """What each of ``number`` pipeline stages holds. A tied table stands at both ends."""
 
     @property
     def mixers(self) -> Sequence[Mixer]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_llmroof.errors import ConfigError, ConfigErrors, Position
 from pytest_llmroof.near import did_you_mean
 from pytest_llmroof.roofline.deployment import ELEMENT_BYTES
-from pytest_llmroof.roofline.models.costed import WeightPart
+from pytest_llmroof.roofline.models.costed import Product, WeightPart
 from pytest_llmroof.roofline.models.mixers import GivenCache
 from pytest_llmroof.units import Unit, UnitError, parse_as
 
@@ -57,6 +57,11 @@ class Figures:
         return self.matmul_parameters
 
     @property
+    def products(self) -> tuple[Product, ...]:
+        """One, which any number of ranks can share."""
+        return (Product(self.matmul_parameters),)
+
+    @property
     def head_parameters(self) -> float:
         """None is told apart."""
         return 0.0
@@ -75,6 +80,20 @@ class Figures:
     def kv_bytes_per_token(self, kv_cache: str) -> float:
         """As given, whatever the precision; 0 where nothing is known of the cache."""
         return self.given_kv_bytes_per_token or 0.0
+
+    def stages(self, number: int) -> tuple[Figures, ...]:
+        """Even ones: nothing is known of the layers."""
+        given = (self.given_weight_bytes, self.given_kv_bytes_per_token)
+        size, cache = (None if each is None else each / number for each in given)
+        stage = replace(
+            self,
+            parameters=self.parameters / number,
+            active_parameters=self.active_parameters / number,
+            matmul_parameters=self.matmul_parameters / number,
+            given_weight_bytes=size,
+            given_kv_bytes_per_token=cache,
+        )
+        return (stage,) * number
 
     def parts(self, weights: str) -> tuple[WeightPart, ...]:
         """A dense model is read whole; of a sparse one its shared weights, and of its experts those routed to."""

@@ -6,15 +6,16 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any, Final
 
 from pytest_llmroof.data import load
 from pytest_llmroof.errors import ConfigError, UnknownModelError
 from pytest_llmroof.roofline.deployment import ELEMENT_BYTES
-from pytest_llmroof.roofline.models.costed import Access, Mixer, WeightPart
+from pytest_llmroof.roofline.models.costed import Access, Mixer, Product, WeightPart
 from pytest_llmroof.roofline.models.ggufheader import Header, StoredTensor
+from pytest_llmroof.roofline.models.layered import stage_ranges
 from pytest_llmroof.roofline.models.mixers import GroupedQueryAttention, LatentAttention
 
 _LAYER: Final = re.compile(r"blk\.(\d+)\.")
@@ -31,7 +32,8 @@ _READ: Final[Mapping[str, Access]] = {
 class GgufModel:
     """A model in a GGUF file. Its weights have the file's size, whatever precision somebody names.
 
-    ``weights`` is the word for the type that most bytes have (``q4_k``). Layers for multi-token prediction are in the
+    ``weights`` is the word for the type that most bytes have (``q4_k``). ``tied``: the input embedding serves as the
+    head, too: the file then holds none. Layers for multi-token prediction are in the
     file (``file_bytes``) and no part of a step.
     """
 
@@ -44,6 +46,7 @@ class GgufModel:
     mixers: tuple[Mixer, ...]
     file_bytes: int
     weights: str
+    tied: bool
     experts: int = 0
     experts_per_token: int = 0
     _parts: list[WeightPart] = field(default_factory=list, repr=False, compare=False)
@@ -67,12 +70,19 @@ class GgufModel:
     @cached_property
     def body_parameters(self) -> float:
         """Active elements of the matrices in the layers."""
-        total = 0.0
+        return _whole(sum(product.parameters for product in self.products))
+
+    @cached_property
+    def products(self) -> tuple[Product, ...]:
+        """The matrices in the layers by how ranks share them."""
+        sizes: dict[tuple[float, float], float] = {}
         for tensor in self.tensors:
             role = role_of(tensor.name)
             if tensor.name.startswith("blk.") and _is_matrix(tensor, role):
-                total += tensor.elements * (self._active_share if role == "expert" else 1)
-        return _whole(total)
+                expert = role == "expert"
+                kind = (self._manner(tensor)[1], self.experts if expert else 0)
+                sizes[kind] = sizes.get(kind, 0) + tensor.elements * (self._active_share if expert else 1)
+        return tuple(Product(size, *kind) for kind, size in sizes.items())
 
     @cached_property
     def head_parameters(self) -> int:
@@ -80,11 +90,6 @@ class GgufModel:
         role = "embedding" if self.tied else "head"
         wide = (tensor for tensor in self.tensors if len(tensor.shape) > 1)
         return sum(tensor.elements for tensor in wide if role_of(tensor.name) == role)
-
-    @cached_property
-    def tied(self) -> bool:
-        """Whether the input embedding serves as the head: the file then holds none."""
-        return not any(role_of(tensor.name) == "head" for tensor in self.tensors)
 
     @property
     def dtype(self) -> str:
@@ -104,6 +109,33 @@ class GgufModel:
         if not self._parts:
             self._parts.extend(self._grouped())
         return tuple(self._parts)
+
+    def stages(self, number: int) -> tuple[GgufModel, ...]:
+        """What each pipeline stage holds; a stage is a model of its own, with the head at the last only."""
+        ranges = stage_ranges(self.layers, number)
+        return (self,) if number == 1 else tuple(self._stage(layers, layers is ranges[-1]) for layers in ranges)
+
+    def _stage(self, layers: range, last: bool) -> GgufModel:
+        first = layers.start == 0
+        tensors = tuple(each for each in self.tensors if self._stands(each, layers, first, last))
+        return replace(
+            self,
+            layers=len(layers),
+            tensors=tensors,
+            mixers=tuple(each for mixer in self.mixers for each in mixer.within(layers)),
+            file_bytes=sum(each.bytes for each in tensors),
+            tied=self.tied and last,
+            _parts=[],
+        )
+
+    def _stands(self, tensor: StoredTensor, layers: range, first: bool, last: bool) -> bool:
+        """Whether a stage holds a tensor; outside of the layers the input's stand at the first one."""
+        number, role = _layer(tensor), role_of(tensor.name)
+        if number is not None:
+            return number in layers
+        if role == "embedding" and self.tied:
+            return first or last
+        return first if role in ("embedding", "position") else last
 
     def _grouped(self) -> Iterable[WeightPart]:
         sizes: Counter[tuple[Access, float, int]] = Counter()
@@ -178,6 +210,7 @@ class _Building:
             mixers=tuple(self.mixers(layers)),
             file_bytes=sum(each.bytes for each in self.tensors),
             weights=_main_type(stepped),
+            tied=not any(role_of(each.name) == "head" for each in stepped),
             experts=experts,
             experts_per_token=active,
         )
@@ -199,10 +232,14 @@ class _Building:
         value = self.whole("attention.value_length", width)
         windows = self.windows(known[self.architecture], layers)
         chunked = bool(known[self.architecture].get("chunked"))
-        for (n, k, window), count in Counter(zip(heads, keys, windows, strict=True)).items():
+        kinds: dict[tuple[int, int, int], list[int]] = {}
+        for layer, kind in enumerate(zip(heads, keys, windows, strict=True)):
+            kinds.setdefault(kind, []).append(layer)
+        for (n, k, window), alike in kinds.items():
             if k:
+                ends = chunked and bool(window)
                 yield GroupedQueryAttention(
-                    count, n, k, width, window=window or None, chunked=chunked and bool(window), value_dim=value
+                    len(alike), n, k, width, window or None, ends, value_dim=value, numbers=tuple(alike)
                 )
 
     def latent(self, layers: int, heads: int, latent: int) -> LatentAttention:
@@ -210,7 +247,7 @@ class _Building:
         rope = self.whole("rope.dimension_count")
         key = self.whole("attention.key_length_mla", self.whole("attention.key_length", 0) or None)
         value = self.whole("attention.value_length_mla", self.whole("attention.value_length", 0) or None)
-        return LatentAttention(layers, heads, latent, rope, key - rope, value)
+        return LatentAttention(layers, heads, latent, rope, key - rope, value, numbers=tuple(range(layers)))
 
     def windows(self, known: Mapping[str, Any], layers: int) -> list[int]:
         """Every layer's sliding window; 0 where it sees everything."""

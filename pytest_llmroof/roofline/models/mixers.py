@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from pytest_llmroof.roofline.models.layered import Layered
 
 #: Bytes of an element of an index key: the indexers keep them in fp8, whatever the cache's precision.
 INDEX_KEY_BYTES = 1.0
@@ -27,7 +30,7 @@ def _chunked(places: float, chunk: float) -> float:
 
 
 @dataclass(frozen=True)
-class GroupedQueryAttention:
+class GroupedQueryAttention(Layered):
     """``layers`` layers of softmax attention: n_q query heads on n_kv key-value heads, multi-head where they are equal.
 
     ``window`` is how many tokens back (itself included) a sliding layer sees; None sees everything. With ``chunked``
@@ -35,7 +38,6 @@ class GroupedQueryAttention:
     sparse attention picks. ``value_dim`` is the size of a value where it is not that of a key.
     """
 
-    layers: int
     heads: int
     kv_heads: int
     head_dim: int
@@ -87,14 +89,13 @@ class GroupedQueryAttention:
 
 
 @dataclass(frozen=True)
-class LatentAttention:
+class LatentAttention(Layered):
     """``layers`` layers of multi-head latent attention (MLA): one latent and one rotary key for all heads.
 
     Decode works on the latents as they are (absorbed: the up-projection is applied to queries and outputs instead),
     a prompt expands them into keys and values. ``selected`` is how many tokens sparse attention (DSA) picks.
     """
 
-    layers: int
     heads: int
     latent: int
     rope: int
@@ -137,13 +138,12 @@ class LatentAttention:
 
 
 @dataclass(frozen=True)
-class Indexer:
+class Indexer(Layered):
     """``layers`` indexers of sparse attention: each scores every key of the context to pick those that are attended.
 
     ``ratio``: index keys stand for so many tokens each.
     """
 
-    layers: int
     heads: int
     dim: int
     ratio: int = 1
@@ -176,14 +176,13 @@ class Indexer:
 
 
 @dataclass(frozen=True)
-class CompressedAttention:
+class CompressedAttention(Layered):
     """``layers`` layers that see a window of tokens, and beyond it one compressed entry for each ``ratio`` tokens.
 
     One vector of ``head_dim`` is key and value of all heads. ``selected`` is how many entries an indexer picks. An
     infinite ``ratio``: there are no entries.
     """
 
-    layers: int
     heads: int
     head_dim: int
     window: int
@@ -234,6 +233,10 @@ class GivenCache:
     bytes_per_token: float
     ways: float = math.inf
     token_elements: int = 0
+
+    def within(self, stage: range) -> Sequence[GivenCache]:
+        """Layers are not told apart."""
+        return [self]
 
     def held_bytes(self, context: float, element_bytes: float) -> float:
         """As given, whatever the precision."""

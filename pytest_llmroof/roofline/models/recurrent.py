@@ -39,16 +39,17 @@ class Delta:
         return self.value_heads * self.value_dim
 
 
-def delta_state(sizes: Delta, layers: int, state_bytes: float) -> RecurrentState:
+def delta_state(sizes: Delta, layers: Layers, state_bytes: float) -> RecurrentState:
     """A matrix of key x value size in each value head, and the convolution's window over queries, keys and values."""
     channels, state = 2 * sizes.keys + sizes.values, sizes.value_heads * sizes.key_dim * sizes.value_dim
     return RecurrentState(
-        layers,
+        len(layers),
         heads=sizes.value_heads,
         state=state,
         window=channels * (sizes.kernel - 1),
         token_flops=_DELTA * state + 2 * channels * sizes.kernel,
         state_bytes=state_bytes,
+        numbers=layers,
     )
 
 
@@ -69,7 +70,7 @@ def gated_delta(shape: Shape, sizes: Delta, layers: Layers, *, fused: bool, stat
         vector(f"{place}.norm", sizes.value_dim, layers),
         linear(f"{place}.out_proj", "attention", hidden, sizes.values, layers, ways=heads),
     )
-    return Block(tensors, (delta_state(sizes, len(layers), state_bytes),))
+    return Block(tensors, (delta_state(sizes, layers, state_bytes),))
 
 
 def kimi_delta(shape: Shape, sizes: Delta, layers: Layers, *, state_bytes: float = 4.0) -> Block:
@@ -93,7 +94,7 @@ def kimi_delta(shape: Shape, sizes: Delta, layers: Layers, *, state_bytes: float
         vector(f"{place}.o_norm", sizes.value_dim, layers),
         linear(f"{place}.o_proj", "attention", hidden, width, layers, ways=heads),
     ]
-    return Block(tuple(tensors), (delta_state(sizes, len(layers), state_bytes),))
+    return Block(tuple(tensors), (delta_state(sizes, layers, state_bytes),))
 
 
 @dataclass(frozen=True)
@@ -107,15 +108,16 @@ class Mamba:
     bias: bool
 
 
-def _scan(layers: int, heads: int, sizes: Mamba, channels: int, state_bytes: float) -> RecurrentState:
+def _scan(layers: Layers, heads: int, sizes: Mamba, channels: int, state_bytes: float) -> RecurrentState:
     state = sizes.inner * sizes.state
     return RecurrentState(
-        layers,
+        len(layers),
         heads=heads,
         state=state,
         window=channels * (sizes.kernel - 1),
         token_flops=_SCAN * state + 2 * channels * sizes.kernel,
         state_bytes=state_bytes,
+        numbers=layers,
     )
 
 
@@ -136,7 +138,7 @@ def mamba(shape: Shape, sizes: Mamba, rank: int, layers: Layers, *, state_bytes:
         vector(f"{place}.b_layernorm", state, layers),
         vector(f"{place}.c_layernorm", state, layers),
     )
-    return Block(tensors, (_scan(len(layers), inner, sizes, inner, state_bytes),))
+    return Block(tensors, (_scan(layers, inner, sizes, inner, state_bytes),))
 
 
 def mamba2(
@@ -155,4 +157,4 @@ def mamba2(
         vector(f"{place}.norm", inner, layers, ways=heads),
         linear(f"{place}.out_proj", "attention", shape.hidden, inner, layers, bias=sizes.bias),
     )
-    return Block(tensors, (_scan(len(layers), heads, sizes, channels, state_bytes),))
+    return Block(tensors, (_scan(layers, heads, sizes, channels, state_bytes),))

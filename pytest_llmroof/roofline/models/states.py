@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pytest_llmroof.roofline.models.layered import Layered
+
 #: Bytes of an element of a convolution's window, which engines keep in 16 bits.
 CONVOLUTION_BYTES = 2.0
 
 
 @dataclass(frozen=True)
-class RecurrentState:
+class RecurrentState(Layered):
     """``layers`` layers of linear attention or of a state-space model (Mamba).
 
     ``state`` and ``window`` are elements of one sequence in one layer: of the state, and of the short convolution's
@@ -17,7 +19,6 @@ class RecurrentState:
     ``token_flops`` in each layer, whatever the context. ``heads`` is how many ranks can share the state.
     """
 
-    layers: int
     heads: int
     state: int
     window: int

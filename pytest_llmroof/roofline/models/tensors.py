@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Role = Literal[
@@ -13,6 +13,8 @@ Role = Literal[
 
 #: Matrices of these roles pass through every token's product; quantisation schemes apply to them.
 LINEAR_ROLES: frozenset[Role] = frozenset({"attention", "mlp", "expert", "shared_expert"})
+#: What stands before the first layer; everything else outside of the layers stands behind the last one.
+_AT_THE_INPUT: frozenset[str] = frozenset({"model.embed_tokens", "model.embed_positions", "model.project_in"})
 #: Vectors (of norms, gates, biases that stand alone), short convolutions along the tokens, tables of learnt positions.
 _NO_MATRIX: frozenset[Role] = frozenset({"norm", "convolution", "position"})
 
@@ -62,6 +64,15 @@ class Tensor:
     def elements(self) -> int:
         """Elements of one module, its bias included."""
         return self.matrix_elements + self.bias
+
+    def within(self, layers: range, *, first: bool, last: bool) -> Sequence[Tensor]:
+        """What the pipeline stage with these layers holds of it. Of a tied table the first stage only looks rows up."""
+        if self.layers:
+            held = tuple(layer for layer in self.layers if layer in layers)
+            return [replace(self, layers=held)] if held else []
+        if self.tied:
+            return [*([replace(self, tied=False)] if first else []), *([self] if last else [])]
+        return [self] if (first if self.path in _AT_THE_INPUT else last) else []
 
     def places(self) -> Iterator[tuple[int | None, str]]:
         """Each layer it stands in with the path there; ``{expert}`` is left open."""

@@ -126,7 +126,7 @@ def _compressed(config: Config, shape: Shape) -> Block:
     for ratio in sorted(set(ratios)):
         chosen = tuple(layer for layer in layers if ratios[layer] == ratio)
         if ratio == 0:
-            found += Block((), (CompressedAttention(len(chosen), heads, dim, span, math.inf),))
+            found += Block((), (CompressedAttention(len(chosen), heads, dim, span, math.inf, numbers=chosen),))
         else:
             found += _compressor(config, shape, chosen, ratio, span)
     return found
@@ -139,7 +139,7 @@ def _compressor(config: Config, shape: Shape, layers: Layers, ratio: int, span: 
     selected = config.whole("index_topk") if picks else None
     found = Block(
         _pooling(path, dim * (2 if picks else 1), dim, shape, layers, ratio),
-        (CompressedAttention(len(layers), heads, dim, span, ratio, selected),),
+        (CompressedAttention(len(layers), heads, dim, span, ratio, selected, numbers=layers),),
     )
     if not picks:
         return found
@@ -150,7 +150,7 @@ def _compressor(config: Config, shape: Shape, layers: Layers, ratio: int, span: 
         linear(f"{place}.q_b_proj", "attention", own * width, rank, layers, ways=1),
         linear(f"{place}.weights_proj", "attention", own, shape.hidden, layers, ways=1),
     )
-    return found + Block(tensors, (Indexer(len(layers), own, width, ratio),))
+    return found + Block(tensors, (Indexer(len(layers), own, width, ratio, numbers=layers),))
 
 
 def _pooling(path: str, width: int, dim: int, shape: Shape, layers: Layers, ratio: int) -> tuple[Tensor, ...]:

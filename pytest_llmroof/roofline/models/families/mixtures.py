@@ -151,7 +151,7 @@ def minimax_m3(config: Config, shape: Shape) -> Block:
     if picked:
         selected = sparse.whole("sparse_topk_blocks") * sparse.whole("sparse_block_size")
         blocks.append(attention(shape, layers=picked, qk_norm="head", selected=selected))
-        blocks.append(Block(chooser, (Indexer(len(picked), heads, dim),)))
+        blocks.append(Block(chooser, (Indexer(len(picked), heads, dim, numbers=picked),)))
     size = config.whole("intermediate_size")
     routing = Routing(config.whole("num_local_experts"), config.whole("num_experts_per_tok"), size, correction=True)
     shared = config.whole("shared_intermediate_size") * config.whole_or("n_shared_experts", 1)
