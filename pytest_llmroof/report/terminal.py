@@ -34,6 +34,10 @@ _ASSUMED: Final = {
     "compute": "compute",
 }
 _NARROWEST: Final = 40
+#: What is left for the figure of a narrow line.
+_FIGURE: Final = 8
+#: The window of the command line: nobody chose its name.
+_COMMAND_LINE: Final = "cli"
 
 
 def verdict_word(gate: Document) -> str:
@@ -50,15 +54,18 @@ def summary_lines(document: Document, width: int = 80, verbosity: int = 0) -> li
     rows.sort(key=lambda row: _order(row[1]))
     if verbosity < 0:
         rows = [row for row in rows if verdict_word(row[1]) in ("FAIL", "NOT MEASURED")]
-    lines = [] if verbosity < 0 else scope_lines(document["windows"], width)
-    several = len(document["windows"]) > 1
+    lines = [] if verbosity < 0 else scope_lines(document["windows"], width, verbosity)
+    named = [window["name"] for window in document["windows"]] != [_COMMAND_LINE]
     shown = [verdict_word(gate) for _, gate in rows] + (["NOT RUN"] if document["not_run"] else [])
     words = max(map(len, shown), default=0)
-    expectations = [_expectation(window, gate, several) for window, gate in rows]
-    column = min(max(map(len, expectations), default=0), max(width // 2, _NARROWEST))
+    expectations = [_expectation(window, gate, named) for window, gate in rows]
+    room = max(width, _NARROWEST) - words - len("  ") * 2 - _FIGURE
+    column = min(max(map(len, expectations), default=0), max(width // 2, _NARROWEST), room)
     for (window, gate), expectation in zip(rows, expectations, strict=True):
         start = f"{verdict_word(gate):{words}}  {shorten(expectation, column):{column}}"
         lines.append(_fitted(f"{start}  {_finding(window, gate)}", width))
+        if verbosity > 0 and gate["approximate"] and gate["reason"] and judged(gate):
+            lines.append(_fitted(f"{'':{words}}  approximate: {_doubt(gate)}", width))
     if verbosity >= 0:
         lines.extend(_not_run_lines(document["not_run"], width, words))
     return lines
@@ -68,9 +75,9 @@ def _order(gate: Document) -> tuple[int, float]:
     return _RANK[verdict_word(gate)], gate["margin"] if gate["margin"] is not None else 0.0
 
 
-def _expectation(window: Document, gate: Document, several: bool) -> str:
-    """``decode: tpot.p99 <= 50 ms [REL-7]``; the window's name where there are several."""
-    name = f"{window['name']}: " if several else ""
+def _expectation(window: Document, gate: Document, named: bool) -> str:
+    """``decode: tpot.p99 <= 50 ms [REL-7]``; without the window's name where there is only that of the command line."""
+    name = f"{window['name']}: " if named else ""
     mark = f" [{gate['id']}]" if gate["id"] else ""
     default = " (default)" if gate["default"] else ""
     return f"{name}{expected(gate)}{mark}{default}"
@@ -91,6 +98,12 @@ def _found_parts(window: Document, gate: Document) -> Iterator[str]:
         yield cause
 
 
+def _doubt(gate: Document) -> str:
+    """Why a verdict is approximate, in a phrase; which replica was the worst one is no doubt."""
+    phrases = one_line(gate["reason"] or "").split("; ")
+    return next((phrase for phrase in phrases if not phrase.startswith("the worst of ")), "")
+
+
 def _not_run_lines(not_run: Sequence[Document], width: int, words: int) -> Iterator[str]:
     if not_run:
         names = ", ".join(one["node_id"] for one in not_run)
@@ -104,15 +117,18 @@ def _fitted(line: str, width: int) -> str:
     return line.rstrip() if len(line.rstrip()) <= room else f"{line[: room - 1].rstrip()}…"
 
 
-def scope_lines(windows: Sequence[Document], width: int = 80) -> list[str]:
+def scope_lines(windows: Sequence[Document], width: int = 80, verbosity: int = 0) -> list[str]:
     """What was tested, once for each different hardware and model, wrapped; windows that name neither have no line."""
-    texts = dict.fromkeys(text for window in windows if (text := scope_text(window)))
+    texts = dict.fromkeys(text for window in windows if (text := scope_text(window, verbosity)))
     room = max(width, _NARROWEST)
     return [line for text in texts for line in textwrap.wrap(text, room, subsequent_indent="  ")]
 
 
-def scope_text(window: Document) -> str:
-    """``4 x NVIDIA H100 SXM5 80GB, bf16 989 TFLOP/s dense, 3.35 TB/s; Llama 3.1 70B bf16, TP 4; assumed: weights``."""
+def scope_text(window: Document, verbosity: int = 0) -> str:
+    """``4 x NVIDIA H100 SXM5 80GB, bf16 989 TFLOP/s dense, 3.35 TB/s; Llama 3.1 70B bf16, TP 4; assumed: weights``.
+
+    With ``-v`` also what of the model is not counted.
+    """
     parts = list(_gpu_parts(window))
     model, deployment = window["model"], window["deployment"]
     if model is not None:
@@ -121,7 +137,8 @@ def scope_text(window: Document) -> str:
             for name, key in (("TP", "tensor_parallel"), ("PP", "pipeline_parallel"), ("DP", "data_parallel"))
             if key == "tensor_parallel" or deployment[key] != 1
         )
-        parts.append(f"{model['title']} {deployment['weights']}{parallel}")
+        without = f", without {' and '.join(model['left_out'])}" if verbosity > 0 and model["left_out"] else ""
+        parts.append(f"{model['title']} {deployment['weights']}{parallel}{without}")
     if not parts:
         return ""
     assumed = [name for key, name in _ASSUMED.items() if window["provenance"].get(key) == "assumed"]

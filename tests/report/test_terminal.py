@@ -36,15 +36,15 @@ def report(**changes: Any) -> dict[str, Any]:
 def test_one_line_a_gate_worst_margin_first() -> None:
     assert summary_lines(report(), 160) == [
         "4 x NVIDIA H100 SXM5 80GB, bf16 989 TFLOP/s dense, 3.35 TB/s; Llama 3.1 70B bf16, TP 4",
-        "FAIL          decode.mbu >= 75 % [REL-7] (default)  41.3 % (33.7 points short), "
+        "FAIL          decode: decode.mbu >= 75 % [REL-7] (default)  41.3 % (33.7 points short), "
         "scenario C: communication and interconnect stalls",
-        "FAIL          decode.mbu >= 50 %                    41.3 % (8.7 points short), "
+        "FAIL          decode: decode.mbu >= 50 %                    41.3 % (8.7 points short), "
         "scenario C: communication and interconnect stalls",
-        "NOT MEASURED  ttft.p99 <= 2 s [REL-9]               no series ttft",
-        "WARNED        decode.mbu >= 42 %                    41.3 % (0.7 points short), "
+        "NOT MEASURED  decode: ttft.p99 <= 2 s [REL-9]               no series ttft",
+        "WARNED        decode: decode.mbu >= 42 %                    41.3 % (0.7 points short), "
         "scenario C: communication and interconnect stalls",
-        "PASS          decode.mbu >= 41 %                    41.3 % (0.3 points to spare), approximate",
-        "PASS          itl.mean <= 50 ms                     26.2 ms (47.6 % to spare)",
+        "PASS          decode: decode.mbu >= 41 %                    41.3 % (0.3 points to spare), approximate",
+        "PASS          decode: itl.mean <= 50 ms                     26.2 ms (47.6 % to spare)",
         "NOT RUN       1 gate: llmroof.yaml::prefill::prefill.mfu >= 45%",
     ]
 
@@ -74,6 +74,23 @@ def test_windows_are_named_where_there_are_several() -> None:
         assert f"{name}: decode.mbu >= 75 %" in line
 
 
+@pytest.mark.parametrize(("name", "shown"), [("decode", "decode: decode.mbu >= 75 %"), ("cli", "decode.mbu >= 75 %")])
+def test_a_single_window_is_named_unless_it_is_that_of_the_command_line(name: str, shown: str) -> None:
+    window = window_document(made.assessment(spec=made.spec(id=f"a.yaml::{name}", name=name)))
+    _scope, line = summary_lines(report_document([window], labels={}, created=""), 160)
+    assert line.split("  ")[1].startswith(shown)
+
+
+def test_verbose_says_in_a_phrase_why_a_verdict_is_approximate() -> None:
+    reason = "the worst of 2 replicas: b; the limit 41 % lies inside the interval of the measurement, 40 .. 42 %; more"
+    passed = made.verdict(made.gate(limit=0.41, written="41%"), made.mbu(), "pass", approximate=True, reason=reason)
+    document = report_document([window_document(made.assessment(passed))], labels={}, created="")
+    said = "      approximate: the limit 41 % lies inside the interval of the measurement, 40 .. 42 %"
+    assert summary_lines(document, 160, 1)[-1] == said
+    assert said not in summary_lines(document, 160)
+    assert max(map(len, summary_lines(document, 60, 1))) <= 60
+
+
 def test_the_scope_line_says_what_is_assumed_and_which_boards_share_the_name() -> None:
     assumed = replace(made.TP4, accelerator=SHARED_NAME, provenance={"tensor_parallel": "given", "weights": "assumed"})
     window = window_document(made.assessment(deployment=assumed))
@@ -81,6 +98,14 @@ def test_the_scope_line_says_what_is_assumed_and_which_boards_share_the_name() -
         "4 x NVIDIA H100 SXM5 80GB, bf16 989 TFLOP/s dense, 3.35 TB/s; Llama 3.1 70B bf16, TP 4; "
         "assumed: weights; other boards of that short name: h100-sxm5-64gb"
     )
+
+
+def test_verbose_says_what_of_a_model_is_not_counted() -> None:
+    seeing = replace(made.TP4, model=made.Llama70B(left_out=("the vision tower", "the audio tower")))
+    window = window_document(made.assessment(deployment=seeing))
+    assert "Llama 3.1 70B bf16, TP 4, without the vision tower and the audio tower" in scope_text(window, 1)
+    assert "without" not in scope_text(window)
+    assert window["model"]["left_out"] == ["the vision tower", "the audio tower"]
 
 
 def test_a_window_without_hardware_and_model_has_no_scope_line() -> None:
