@@ -130,6 +130,11 @@ class Aggregator:
             from pytest_llmroof.account import print_summary
 
             print_summary(terminalreporter, self.document)
+        if settings(self.config).record is not None:
+            from pytest_llmroof.rundir import kept_recordings
+
+            for recording in kept_recordings(self.config):
+                terminalreporter.write_line(f"llmroof: recorded {recording}")
         for message in self.messages:
             terminalreporter.write_line(message, red=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -32,22 +33,22 @@ def run_folder(config: pytest.Config) -> Path:
 
 
 class RunFolder:
-    """Registered where the user is: hands the folder to pytest-xdist's workers, and names what was recorded."""
+    """Registered where the user is: hands the folder to pytest-xdist's workers."""
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Tell a worker."""
         node.workerinput[_WORKER_KEY] = str(run_folder(node.config))
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-        """Name every recording that is kept."""
-        folder = config.stash.get(_FOLDER, None)
-        if folder is None or config.getoption("llmroof_record") is None:
-            return
-        from pytest_llmroof.taken import Taken
 
-        for stored in sorted(folder.glob("*.json")):
-            for recording, _shown in Taken.read(stored).recordings:
-                place = config.invocation_params.dir
-                shown = recording.relative_to(place) if recording.is_relative_to(place) else recording
-                terminalreporter.write_line(f"llmroof: recorded {shown}")
+def kept_recordings(config: pytest.Config) -> Iterator[Path]:
+    """Every recording of the run that is kept, as seen from where pytest was called."""
+    folder = config.stash.get(_FOLDER, None)
+    if folder is None:
+        return
+    from pytest_llmroof.taken import Taken
+
+    for stored in sorted(folder.glob("*.json")):
+        for recording, _shown in Taken.read(stored).recordings:
+            place = config.invocation_params.dir
+            yield recording.relative_to(place) if recording.is_relative_to(place) else recording

@@ -61,7 +61,8 @@ def test_a_server_that_is_down(project: Any, refused: str) -> None:
 def test_a_recording_replays_to_the_same_figures(project: Any, server: Any) -> None:
     project.gates(window(server.url))
     live = project.run("--llmroof-record=kept")
-    assert "llmroof: recorded kept/llmroof/decode" in live.text
+    section = live.text[live.text.index("= llmroof =") :]
+    assert "llmroof: recorded kept/llmroof/decode" in section
     assert live.window["sources"] == [{"kind": "vllm", "location": "kept/llmroof/decode"}]
     manifest = json.loads((project.path / "kept/llmroof/decode/recording.json").read_text())
     assert manifest["ended"] == "duration"
