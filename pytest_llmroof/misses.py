@@ -16,7 +16,7 @@ from pytest_llmroof.options import settings
 #: How much a file's name must look like "llmroof", and how many folders and files are looked at.
 _LIKENESS: Final = 0.75
 _MOST_FILES: Final = 20_000
-_MOST_SHOWN: Final = 5
+_MOST_SHOWN: Final = 3
 _PASSED_BY: Final = ("node_modules", "venv")
 _GATE_FILE: Final = re.compile(r"(.*\.)?llmroof\.ya?ml")
 
@@ -35,21 +35,31 @@ def no_gate_message(config: pytest.Config) -> str:
 
 
 def _near_misses(config: pytest.Config) -> list[str]:
+    """The likeliest few: what lies nearest to the root directory first, and wrong names before other places."""
     places = _places(config)
-    advice = []
+    found = []
     for path in _files([config.rootpath, *places]):
-        shown = _shown(path, config.rootpath)
+        shown, depth = _shown(path, config.rootpath), _depth(path, config.rootpath)
         if _GATE_FILE.fullmatch(path.name):
             if not any(path.is_relative_to(place) for place in places):
-                advice.append(f"{shown} is outside of what was collected: name it on the command line, or in testpaths")
+                advice = f"{shown} is outside of what was collected: name it on the command line, or in testpaths"
+                found.append((depth, 1, advice))
         elif name := _renamed(path):
-            advice.append(f"{shown} looks like a gate file: rename it to {name}")
-    return advice[:_MOST_SHOWN]
+            found.append((depth, 0, f"{shown} looks like a gate file: rename it to {name}"))
+    found.sort()
+    # Where a wrong name lies in the root directory itself, gate files elsewhere are other people's.
+    meant = any(depth == kind == 0 for depth, kind, _advice in found)
+    return [advice for _depth, kind, advice in found if kind == 0 or not meant][:_MOST_SHOWN]
+
+
+def _depth(path: Path, root: Path) -> int:
+    """How many folders lie between the root directory and a file; far where it is in none of them."""
+    return len(path.relative_to(root).parts) - 1 if path.is_relative_to(root) else _MOST_FILES
 
 
 def _renamed(path: Path) -> str | None:
     """The name that a file like ``llm-roof.yml`` or ``nightly.llmrof.yaml`` should have; None for any other."""
-    if path.suffix.lower() not in (".yaml", ".yml", ".json"):
+    if path.suffix.lower() not in (".yaml", ".yml"):  # a JSON file of that name is a report
         return None
     *front, last = path.stem.split(".")
     plain = re.sub(r"[^a-z]", "", last.lower())

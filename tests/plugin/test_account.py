@@ -203,6 +203,20 @@ def test_no_gate_collected_is_not_green(project: Any, workers: list[str]) -> Non
     )
 
 
+def test_the_near_miss_of_the_root_directory_comes_first_and_the_advice_is_short(project: Any) -> None:
+    (project.path / "llmroof_gates.yml").write_text("windows: {}\n")
+    (project.path / "llmroof-report.json").write_text("{}\n")  # a report, no gate file
+    for folder in ("a", "a/b", "c", "d"):
+        (project.path / folder).mkdir()
+        (project.path / folder / "llm-roof.yaml").write_text("windows: {}\n")
+        (project.path / folder / "other.llmroof.yaml").write_text("windows: {}\n")
+    (project.path / "tests").mkdir()
+    result = project.run("--llmroof-gpu=h100", "tests")
+    assert [line.split()[0] for line in result.outlines if line.startswith("  ")] == [
+        "llmroof_gates.yml", "a/llm-roof.yaml", "c/llm-roof.yaml"
+    ]  # fmt: skip
+
+
 def test_a_gate_file_outside_of_testpaths_is_named(project: Any) -> None:
     project.gates(PASSES)
     tests = project.path / "tests"
