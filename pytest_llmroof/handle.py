@@ -276,6 +276,7 @@ def _described_by(
     for key in _INHERITED:
         if key.removesuffix("_seconds") not in keys:
             changes[key] = getattr(own, key)
+    changes["duration_fallback"] = own.duration_fallback and "duration" not in keys
     if not spec.telemetry and not spec.unset:
         changes |= {"telemetry": own.telemetry, "unset": own.unset}
     return completed(config, replace(spec, **changes))

@@ -222,7 +222,7 @@ def _options() -> dict[str, dict[str, Any]]:
         },
         "duration": {
             "metavar": "TIME", "type": _duration,
-            "help": "length of live windows (default 30s), and of one whose sources carry no clock (60s)",
+            "help": "length of live windows (default 30s), and of files that carry no clock of their own",
         },
         "interval": {
             "metavar": "TIME", "type": _duration,

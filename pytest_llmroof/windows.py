@@ -94,7 +94,7 @@ def completed(config: pytest.Config, spec: WindowSpec) -> WindowSpec:
     ConfigError where a name or value is wrong: nothing was measured yet.
     """
     level = levels(config)
-    spec = _filled(_overridden(spec, level.command_line), level)
+    spec = _filled(_overridden(_with_telemetry(spec, level), level.command_line), level.ini)
     if isinstance(spec.gpu, str) and spec.gpu in level.accelerators:
         spec = replace(spec, gpu={"name": spec.gpu, **level.accelerators[spec.gpu]})
     if level.engines:
@@ -192,9 +192,19 @@ def added_engines(config: pytest.Config) -> Mapping[str, Mapping[str, object]]:
     return found
 
 
+def _with_telemetry(spec: WindowSpec, level: Levels) -> WindowSpec:
+    """Where a window names no telemetry, that of the command line serves, else that of the ini file."""
+    for source in (level.command_line, level.ini):
+        if source.telemetry and not spec.telemetry and not spec.unset:
+            spec = replace(spec, telemetry=source.telemetry)
+    return spec
+
+
 def _overridden(spec: WindowSpec, command_line: WindowSpec) -> WindowSpec:
     """The command line wins over what a gate file or marker says."""
-    changes: dict[str, Any] = _given(command_line, spec.base, _OPTIONAL)
+    keys = [key for key in _OPTIONAL if key != "duration_seconds" or spec.live or spec.duration_seconds is None]
+    changes: dict[str, Any] = _given(command_line, spec.base, keys)
+    changes |= _fallback(changes, spec)
     if command_line.phase and spec.gates and all(gate.default for gate in spec.gates):
         changes["gates"] = default_gates(command_line.phase)
     if command_line.deployment:
@@ -206,20 +216,22 @@ def _overridden(spec: WindowSpec, command_line: WindowSpec) -> WindowSpec:
     return replace(spec, **changes, positions={**spec.positions, **places})
 
 
-def _filled(spec: WindowSpec, level: Levels) -> WindowSpec:
-    """What neither command line nor gate file says comes from the ini file; telemetry also from the command line."""
-    for source in (level.command_line, level.ini):
-        if source.telemetry and not spec.telemetry and not spec.unset:
-            spec = replace(spec, telemetry=source.telemetry)
-    ini = level.ini
+def _filled(spec: WindowSpec, ini: WindowSpec) -> WindowSpec:
+    """What neither command line nor gate file says comes from the ini file."""
     missing = [key for key in _OPTIONAL if getattr(spec, key) is None]
     changes: dict[str, Any] = _given(ini, spec.base, missing)
+    changes |= _fallback(changes, spec)
     added = {key: value for key, value in ini.deployment.items() if key not in spec.deployment}
     places = {key: place for key, place in ini.positions.items() if key in changes}
     places |= {f"deployment.{key}": ini.positions["deployment"] for key in added}
     if added:
         changes["deployment"] = {**spec.deployment, **added}
     return replace(spec, **changes, positions={**spec.positions, **places}) if changes else spec
+
+
+def _fallback(changes: Mapping[str, Any], spec: WindowSpec) -> dict[str, Any]:
+    """An option's duration is one of live windows: files with a clock of their own have theirs."""
+    return {"duration_fallback": True} if "duration_seconds" in changes and not spec.live else {}
 
 
 def _given(source: WindowSpec, base: Path, keys: Iterable[str]) -> dict[str, Any]:

@@ -34,7 +34,9 @@ class WindowSpec:
     """One window as specified. Raw values of ``gpu``, ``model`` and ``deployment`` are resolved by ``resolve.py``.
 
     ``id`` is the node id relative to the root directory; ``base`` the folder that relative paths are relative to.
-    Durations are seconds. ``unset`` names environment variables without value or default: such a window has no data.
+    Durations are seconds; with ``duration_fallback`` the window's is an option's, which is meant for live windows:
+    files use it only where they carry no clock of their own.
+    ``unset`` names environment variables without value or default: such a window has no data.
     ``default_severity`` marks a window of files that names neither gates nor phase: its gates are the default ones of
     the phase that its traffic shows, of that severity.
     ``engines`` are entries of serving engines beside the known ones, as data/engines.yaml holds them.
@@ -55,6 +57,7 @@ class WindowSpec:
     title: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     duration_seconds: float | None = None
+    duration_fallback: bool = False
     interval_seconds: float | None = None
     warmup_seconds: float = 0.0
     repeat: int = 1

@@ -37,7 +37,7 @@ def window_document(assessment: Assessment) -> Document:
         "deployment": deployment_document(deployment),
         "provenance": deployment.provenance,
         "sources": [{"kind": one.kind, "location": one.location} for one in (window.sources if window else ())],
-        "asked": asked_document(spec),
+        "asked": asked_document(spec, clocked=window is not None and window.started is not None),
         "telemetry": [{"kind": one.kind, "shown": one.shown} for one in spec.telemetry],
         "notes": (*window.notes, *facts.notes) if window and facts else (),
         "unread": window.unread if window else (),

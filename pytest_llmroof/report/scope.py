@@ -48,6 +48,7 @@ def model_document(deployment: Deployment) -> Document | None:
         "layers": model.layers,
         "experts": model.experts,
         "experts_per_token": model.experts_per_token,
+        "left_out": model.left_out,
     }
 
 
@@ -72,10 +73,11 @@ def deployment_document(deployment: Deployment) -> Document:
     }
 
 
-def asked_document(spec: WindowSpec) -> Document:
+def asked_document(spec: WindowSpec, *, clocked: bool) -> Document:
     """What the user wrote to name the hardware and the model, so that a gate file can be written from a report.
 
-    An absolute path is left out: it belongs to one machine.
+    An absolute path is left out: it belongs to one machine. So is an option's duration that files which carry a clock
+    of their own (``clocked``) did not use.
     """
     return {
         "gpu": _portable(spec.gpu),
@@ -84,7 +86,7 @@ def asked_document(spec: WindowSpec) -> Document:
         "phase": spec.phase,
         "flops": spec.flops,
         "served_model_name": spec.served_model_name,
-        "duration_seconds": spec.duration_seconds,
+        "duration_seconds": None if spec.duration_fallback and clocked else spec.duration_seconds,
     }
 
 

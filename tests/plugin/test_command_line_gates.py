@@ -200,3 +200,29 @@ def test_an_accelerator_of_a_conftest_file(project: Any) -> None:
     file = project.path / "llmroof.yaml"
     file.write_text(file.read_text().replace("gpu: h100", "gpu: lab-card"))
     assert project.report()["windows"][0]["gpu"]["name"] == "lab-card"
+
+
+def test_a_duration_is_one_of_live_windows(project: Any) -> None:
+    # The pages lie 60 s apart by their own clock.
+    gate = "--llmroof-gate=output.tokens_per_second >= 1"
+    project.run(*TELEMETRY, gate, "--llmroof-duration=1s").assert_outcomes(passed=1)
+    project.gates("output.tokens_per_second >= 1")
+    (window,) = project.report("--llmroof-duration=1s")["windows"]
+    assert window["duration_seconds"] == pytest.approx(60.0)
+    assert window["asked"]["duration_seconds"] is None
+    project.pytester.makeini("[pytest]\nllmroof_duration = 1s\n")
+    project.run().assert_outcomes(passed=1)
+
+
+def test_files_without_a_clock_take_the_duration(project: Any) -> None:
+    for page in ("before.prom", "after.prom"):
+        text = (project.path / page).read_text()
+        (project.path / page).write_text("".join(line for line in text.splitlines(True) if "scraped_at" not in line))
+    project.gates("output.tokens_per_second >= 1")
+    (window,) = project.report("--llmroof-duration=30s")["windows"]
+    assert (window["duration_seconds"], window["asked"]["duration_seconds"]) == (30.0, 30.0)
+    # What the gate file says of its own files stands.
+    file = project.path / "llmroof.yaml"
+    file.write_text(file.read_text().replace("    phase: decode\n", "    phase: decode\n    duration: 60s\n"))
+    (window,) = project.report("--llmroof-duration=30s")["windows"]
+    assert window["duration_seconds"] == 60.0
