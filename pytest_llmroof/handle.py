@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -59,10 +59,11 @@ class Roofline:
     peak_flops_per_second: float | None
     memory_bandwidth_bytes_per_second: float | None
     ridge_flops_per_byte: float | None
-    _attainable: Callable[[float], float] | None
+    _attainable: Callable[[float], float] | None = field(repr=False)
 
     def attainable(self, intensity: float) -> float:
         """FLOP/s that a GPU can reach at an arithmetic intensity in FLOP/byte. ValueError where a roof is unknown."""
+        __tracebackhide__ = True
         if self._attainable is None:
             raise ValueError("the accelerator's peak or memory bandwidth is not known")
         return self._attainable(intensity)
@@ -81,19 +82,23 @@ class WindowHandle(Mapping[str, Measurement]):
     @cached_property
     def spec(self) -> WindowSpec:
         """What was asked for, with the options applied."""
+        __tracebackhide__ = True
         return _or_fail(self._specify)
 
     def __getitem__(self, metric: str) -> Measurement:
+        __tracebackhide__ = True
         outcome = self._outcome(metric)
         if isinstance(outcome, Measurement):
             return outcome
         raise NotMeasured(_why_not(outcome))
 
     def __iter__(self) -> Iterator[str]:
+        __tracebackhide__ = True
         outcomes = self._assessed.assessment.outcomes
         return (metric for metric in outcomes if isinstance(outcomes[metric], Measurement))
 
     def __len__(self) -> int:
+        __tracebackhide__ = True
         return sum(1 for _ in self)
 
     def __repr__(self) -> str:
@@ -117,21 +122,25 @@ class WindowHandle(Mapping[str, Measurement]):
     @property
     def diagnosis(self) -> Diagnosis | None:
         """Why the window is as it is; None where nothing was measured."""
+        __tracebackhide__ = True
         return self._assessed.assessment.diagnosis
 
     @property
     def attribution(self) -> Attribution | None:
         """Where the time went; None where the sources do not tell."""
+        __tracebackhide__ = True
         return self._assessed.assessment.attribution
 
     @property
     def deployment(self) -> Deployment:
         """What was served, on what, and where each fact comes from."""
+        __tracebackhide__ = True
         return self._assessed.assessment.deployment
 
     @property
     def roofline(self) -> Roofline:
         """The roof of one GPU of the deployment. ValueError where no accelerator is known."""
+        __tracebackhide__ = True
         deployment = self.deployment
         accelerator = deployment.accelerator
         if accelerator is None:
@@ -146,6 +155,7 @@ class WindowHandle(Mapping[str, Measurement]):
 
     @property
     def _assessed(self) -> Assessed:
+        __tracebackhide__ = True
         return assessed(self._config, self.spec, self._taken())
 
     def _taken(self) -> Taken | None:
@@ -161,16 +171,18 @@ class WindowHandle(Mapping[str, Measurement]):
         return found
 
     def _outcome(self, metric: str) -> Outcome:
+        __tracebackhide__ = True
         if "(" not in metric:
             # A wrong name is a mistake in the test, with the nearest right one; never "not measured".
-            find_metric(metric)
+            _without_traceback(lambda: find_metric(metric))
         assessment = self._assessed.assessment
         if assessment.failure is not None and assessment.facts is None:
             return NoData(metric, assessment.failure)
-        return assessment.outcomes[metric]
+        return _without_traceback(lambda: assessment.outcomes[metric])
 
     def _judged(self, gates: tuple[Gate, ...]) -> Assessed:
         """The measured window with other gates; nothing is read again."""
+        __tracebackhide__ = True
         assessment = self._assessed.assessment
         strict = settings(self._config).strict
         verdicts = tuple(judge(gate, self._outcome(gate.metric), strict=strict) for gate in gates)
@@ -290,6 +302,15 @@ def _or_fail(function: Callable[[], T]) -> T:
     except ConfigError as error:
         problem = str(error)
     pytest.fail(problem, pytrace=False)  # not while the error is handled: pytest would show both
+
+
+def _without_traceback(function: Callable[[], T]) -> T:
+    """The result; a wrong name is shown at the line of the test that wrote it."""
+    __tracebackhide__ = True
+    try:
+        return function()
+    except ConfigError as error:
+        raise error.with_traceback(None) from None
 
 
 _NEVER_OPENED: Final = (

@@ -117,6 +117,7 @@ class Frame:
 
 def framed(config: pytest.Config, spec: WindowSpec) -> Taken | None:
     """What was recorded around a load; None where no window was opened. StillOpen before its end."""
+    __tracebackhide__ = True
     frames = _frames(config)
     if spec.id in frames and frames[spec.id] is None:
         raise StillOpen("the window is still open: read it after the `with` block, or after the test's body")

@@ -300,3 +300,28 @@ def test_the_accelerator_of_the_session(project: Any) -> None:
     result = project.run()
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*no accelerator is named: --llmroof-gpu=NAME*"])
+
+
+def test_a_reading_that_fails_is_shown_at_the_line_of_the_test(project: Any) -> None:
+    module(
+        project,
+        f"{MARK}def test_none(llmroof):\n    llmroof['hfu']\n"
+        f"{MARK}def test_wrong(llmroof):\n    llmroof['decode.mbuu']\n"
+        "@pytest.mark.llmroof(telemetry='before.prom')\n"
+        "def test_roof(llmroof):\n    llmroof.roofline.attainable(1)\n",
+    )
+    result = project.run()
+    result.assert_outcomes(failed=3)
+    text = result.stdout.str()
+    for line in (">   llmroof['hfu']", ">   llmroof['decode.mbuu']", ">   llmroof.roofline.attainable(1)"):
+        assert line.replace(">   ", ">       ") in text or line in text
+    for internal in ("handle.py", "measure.py", "metrics.py", "windows.py", "functools.py"):
+        assert f"{internal}:" not in text
+
+
+def test_the_repr_of_a_roofline_holds_figures_only(project: Any) -> None:
+    module(project, f"{MARK}def test_repr(llmroof):\n    print(repr(llmroof.roofline))\n")
+    text = project.run("-s").stdout.str()
+    assert "Roofline(peak_flops_per_second=" in text
+    assert "ridge_flops_per_byte=295." in text
+    assert "function" not in text
