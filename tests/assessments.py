@@ -45,6 +45,7 @@ class Llama70B:
     hidden_size: int | None = 8192
     experts: int = 0
     experts_per_token: int = 0
+    left_out: tuple[str, ...] = ()
 
     def weight_bytes(self, weights: str) -> float:
         return self.parameters * {"bf16": 2.0, "fp8": 1.0}[weights]

@@ -48,6 +48,10 @@ class Model(Protocol):
     def experts_per_token(self) -> int:
         """k; 0 for a dense model."""
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """What it has beside what a step of text reads, and what no figure counts: ``the vision tower``."""
+
     def weight_bytes(self, weights: str) -> float:
         """Bytes of the whole checkpoint at a precision (scales included); a given size wins over the precision."""
 

@@ -136,6 +136,7 @@ def test_layers_for_multi_token_prediction_are_in_the_file_alone() -> None:
     layers = [*attention(0), *attention(1), ("blk.1.nextn.eh_proj.weight", (512, 256), "Q8_0")]
     tiny = built(keys("glm4moe"), [EMBEDDING, *layers, HEAD])
     assert tiny.layers == 1
+    assert tiny.left_out == ("layers that predict further tokens",)
     assert tiny.kv_bytes_per_token("fp16") == 2 * 2 * 64 * 2
     stepped = sum(part.bytes for part in tiny.parts("q4_k"))
     assert tiny.weight_bytes("q4_k") - stepped == 2 * 256 * 4 + (2 * 256**2 + 256 * 128) * Q4 + 256 * 128 * Q6 + (

@@ -52,6 +52,11 @@ class Figures:
         return None
 
     @property
+    def left_out(self) -> tuple[str, ...]:
+        """Not known."""
+        return ()
+
+    @property
     def body_parameters(self) -> float:
         """All that take part in matrix products: no head is told apart."""
         return self.matmul_parameters

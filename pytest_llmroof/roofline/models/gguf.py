@@ -23,6 +23,8 @@ _LAYER: Final = re.compile(r"blk\.(\d+)\.")
 _LONE_EXPERT: Final = re.compile(r"blk\.\d+\.ffn_(gate|up|down)\.\d+\.")
 #: More layers than any model has: a broken header, not to be counted through.
 _MOST_LAYERS: Final = 10_000
+#: What ``left_out`` calls such layers.
+_PREDICTING: Final = "layers that predict further tokens"
 _READ: Final[Mapping[str, Access]] = {
     "embedding": "lookup", "position": "lookup", "head": "head", "expert": "expert",
 }  # fmt: skip
@@ -49,6 +51,7 @@ class GgufModel:
     tied: bool
     experts: int = 0
     experts_per_token: int = 0
+    left_out: tuple[str, ...] = ()
     _parts: list[WeightPart] = field(default_factory=list, repr=False, compare=False)
 
     @cached_property
@@ -213,6 +216,7 @@ class _Building:
             tied=not any(role_of(each.name) == "head" for each in stepped),
             experts=experts,
             experts_per_token=active,
+            left_out=(_PREDICTING,) if predicting else (),
         )
 
     def mixers(self, layers: int) -> Iterable[Mixer]:
