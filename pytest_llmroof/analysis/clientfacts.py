@@ -50,7 +50,7 @@ def client_busy(window: Window) -> Busy | None:
 
 
 def belongs(window: Window) -> bool | None:
-    """Whether the benchmark is the load of this window: as many tokens and requests, in no more time. None: nobody knows."""
+    """Whether the benchmark is this window's load: as many tokens and requests, in no more time. None: unknown."""
     client = window.client
     if client is None or not window.engines:
         return client is not None

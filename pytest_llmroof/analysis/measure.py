@@ -141,7 +141,8 @@ def _of_both(facts: WindowFacts, name: str) -> Outcome:
         return seen if family == "goodput" else nothing
     if not isinstance(seen, Measurement) and not isinstance(served, Measurement):
         return seen if family == "goodput" else served
-    if not isinstance(seen, Measurement) and isinstance(served, Measurement) and belied(client, name, served):
+    lacking = family in _CLIENTS and not isinstance(seen, Measurement)
+    if lacking and isinstance(served, Measurement) and belied(client, name, served):
         return seen
     first, second = (seen, served) if family != "itl" and family != "speculative" else (served, seen)
     if not isinstance(first, Measurement):
