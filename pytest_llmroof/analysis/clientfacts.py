@@ -89,8 +89,10 @@ def client_decode(client: Client, deployment: Deployment) -> DecodeFacts | None:
     decoded, spent = _decoded(client), _decode_seconds(client)
     duration = client.duration_seconds
     m = client.accept_length or 1.0
-    if not decoded or not spent or not duration or (deployment.speculative_tokens and client.accept_length is None):
+    if not decoded or spent is None or spent[0] <= 0 or not duration:
         return None
+    if deployment.speculative_tokens and client.accept_length is None:
+        return None  # how many tokens a step emits is not known
     longest = max(spent[0], spent[1]) / decoded * m
     step = Bounded(spent[0] / decoded * m, spent[0] / decoded * m, longest)
     replicas = deployment.replicas
@@ -126,12 +128,12 @@ def _decode_seconds(client: Client) -> tuple[float, float] | None:
         pairs = [(one.e2e, one.ttft) for one in client.succeeded]
         known = [(e2e, ttft) for e2e, ttft in pairs if e2e is not None and ttft is not None]
         if known and len(known) == len(pairs):
-            return sum(e2e - ttft for e2e, ttft in known), sum(e2e for e2e, _ in known)
+            return sum(max(0.0, e2e - ttft) for e2e, ttft in known), sum(e2e for e2e, _ in known)
     means = {name: summary.values.get("mean") for name, summary in client.summaries.items()}
     e2e, ttft = means.get("e2e"), means.get("ttft")
     if e2e is None or ttft is None or not client.completed:
         return None
-    return (e2e - ttft) * client.completed, e2e * client.completed
+    return max(0.0, e2e - ttft) * client.completed, e2e * client.completed
 
 
 def _most(client: Client) -> float | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from pytest_llmroof.errors import SourceError
 
-_AGAIN = "run the benchmark again, to its end"
+#: More than nanoseconds since 1970, and than any count.
+_MOST: Final = 1e20
+_AGAIN: Final = "run the benchmark again, to its end"
 
 
 def json_values(text: str, location: str) -> list[Any]:
@@ -30,13 +31,10 @@ def at(value: Any, path: str) -> Any:
 
 
 def number(value: Any) -> float | None:
-    """A finite number, None for anything else: texts, ``Infinity``, what is missing."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    """A finite number, None for anything else: texts, ``Infinity``, what is missing. Nothing here is ever negative."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST:
         return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:
-        return None
+    return float(value)
 
 
 def numbers(value: Any) -> list[float | None]:

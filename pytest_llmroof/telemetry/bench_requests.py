@@ -145,7 +145,7 @@ def _many(metrics: Any, name: str) -> tuple[float, ...]:
 
 
 def _scale(metrics: Any, name: str) -> float:
-    return float(load("benchmarks.yaml")["units"].get(at(metrics, f"{name}.unit"), 1.0))
+    return float(load("benchmarks.yaml")["units"].get(str(at(metrics, f"{name}.unit")), 1.0))
 
 
 def of_inference_perf(records: Iterable[Mapping[str, Any]]) -> tuple[Request, ...]:
@@ -159,12 +159,12 @@ def _inference_perf_request(one: Mapping[str, Any]) -> Request:
     if one.get("error") or start is None or end is None:
         return Request(started=start, failed=True)
     tokens = number(at(one, "info.output_tokens"))
-    ttft = times[0] - start if times else None
+    ttft = max(0.0, times[0] - start) if times else None
     return Request(
         ttft=ttft,
-        e2e=end - start,
+        e2e=max(0.0, end - start),
         tpot=per_token(times[-1] - start, ttft, tokens) if times else None,
-        itls=tuple(later - earlier for earlier, later in pairwise(times)),
+        itls=tuple(max(0.0, later - earlier) for earlier, later in pairwise(times)),
         input_tokens=number(at(one, "info.input_tokens")),
         output_tokens=tokens,
         started=start,

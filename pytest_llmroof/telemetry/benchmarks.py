@@ -246,7 +246,7 @@ def _summaries(run: Run, tool: Tool, client: Client) -> dict[str, Summary]:
 def _values(where: Mapping[str, Any], latency: Mapping[str, Any]) -> dict[str, float]:
     """Statistics in seconds, by their canonical names."""
     if "units" in latency:
-        factor = load("benchmarks.yaml")["units"].get(where.get("unit"))
+        factor = load("benchmarks.yaml")["units"].get(str(where.get("unit")))
         if factor is None:
             return {}
         scale = float(factor)

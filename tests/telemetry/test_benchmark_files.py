@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmark_files import detailed, vllm_result, window_of, write
+from benchmark_files import detailed, measured, vllm_result, window_of, write
 from vllm_pages import write_pages
 
+from pytest_llmroof.analysis.measurement import Measurement
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.client import Client
 
@@ -362,3 +363,15 @@ def test_results_of_several_loads_beside_scrapes_are_listed(tmp_path: Path) -> N
     window = window_of(tmp_path)
     assert window.client is None
     assert any("2 benchmark runs of different max_concurrency" in line for line in window.unread)
+
+
+NONSENSE: list[object] = ["x", -1.0, 10**400, float("nan"), float("inf"), [], {}, True, [None], [-5.0, "q"]]
+
+
+@pytest.mark.parametrize("value", NONSENSE, ids=repr)
+@pytest.mark.parametrize("key", sorted(detailed([(0.1, [0.02, 0.03]), (0.2, [])], failed=1)))
+def test_nonsense_under_a_key_never_breaks_the_reader(tmp_path: Path, key: str, value: object) -> None:
+    measurements = measured(write(tmp_path / "run.json", detailed([(0.1, [0.02, 0.03])] * 3, failed=1) | {key: value}))
+    for metric in (*measurements, "goodput(ttft<=2s, tpot<=50ms)", "decode.mbu", "ttft.p99", "errors.rate"):
+        outcome = measurements[metric]
+        assert not isinstance(outcome, Measurement) or outcome.value >= 0
