@@ -188,7 +188,7 @@ _INI: Final = (
     ("deployment", "linelist", "KEY=VALUE, one a line: parallelism and precisions, likewise"),
     ("telemetry", "linelist", "telemetry of windows that name none, one a line; relative to the ini file"),
     ("phase", "string", "decode, prefill or mixed, likewise"),
-    ("duration", "duration", "length of live windows, and of those whose sources carry no clock (60s), likewise"),
+    ("duration", "duration", "length of live windows, and of files that carry no clock of their own (60s), likewise"),
     ("interval", "duration", "time between two scrapes of a live window (1s), likewise"),
     ("strict", "bool", "as --llmroof-strict"),
     ("required", "bool", "a run that collects no gate exits with code 4"),
