@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -73,8 +75,24 @@ def assessed(config: pytest.Config, spec: WindowSpec, taken: Taken | None = None
             from pytest_llmroof import live
 
             taken = live.taken(config, spec)
-        found = cache[spec.id] = Assessed(assess(spec, strict=settings(config).strict, taken=taken))
+        with _collector_at_rest():
+            found = cache[spec.id] = Assessed(assess(spec, strict=settings(config).strict, taken=taken))
     return found
+
+
+@contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """No garbage collection meanwhile: reading pages makes many objects, and each full pass walks all of the session's.
+
+    With ten thousand tests collected, those passes took longer than the measuring.
+    """
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
 
 
 def levels(config: pytest.Config) -> Levels:
