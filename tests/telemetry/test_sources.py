@@ -247,7 +247,7 @@ class TestFiles:
         (b"\n\n# scraped_at 1\n", "metrics"),
         (b'vllm:x{engine="0"} 5\n', "metrics"),
         ("# TYPE a gauge\n".encode("utf-16"), "metrics"),
-        (gzip.compress(b"a_total 5\n"), "metrics"),
+        (gzip.compress(b"a_total 5\n", mtime=0), "metrics"),
         (b"\x1f\x8b\xff\xff\xff", "binary"),
         (b"SQLite format 3\0", "binary"),
         (b"[1]", "json"),
