@@ -22,7 +22,8 @@ from pytest_llmroof.analysis.work import window_work
 from pytest_llmroof.roofline.catalogue import accelerator_for_device
 from pytest_llmroof.roofline.cost import memory_fit
 from pytest_llmroof.roofline.deployment import Deployment, element_bytes
-from pytest_llmroof.roofline.models import served_model
+from pytest_llmroof.roofline.model import Model
+from pytest_llmroof.roofline.models import Architecture, served_model
 from pytest_llmroof.roofline.models.names import precision_hint
 from pytest_llmroof.roofline.split import refusal
 from pytest_llmroof.units import format_quantity
@@ -78,13 +79,33 @@ def _served_model(facts: WindowFacts) -> Iterator[Contradiction]:
         return
     for name in facts.window.model_names:
         served = served_model(name)
-        if served is None or abs(deployment.model.parameters / served.parameters - 1) <= threshold("same_model"):
+        if served is None or not (differing := _differences(deployment.model, served)):
             continue
+        shown, given = (", ".join(figures) for figures in zip(*differing, strict=True))
         yield Contradiction(
-            f"the served model is {name} ({served.parameters / 1e9:.3g}e9 parameters), the model given "
-            f"{deployment.model.name} ({deployment.model.parameters / 1e9:.3g}e9)",
+            f"the served model is {name} ({shown}), the model given {deployment.model.name} ({given})",
             f"`model:` ({served.name} is what the telemetry shows), and that the telemetry is of this server",
         )
+
+
+def _differences(given: Model, served: Architecture) -> list[tuple[str, str]]:
+    """Where two models differ, each pair the served one's figure and the given one's; parameters first.
+
+    Models of the catalogue are compared exactly: those that count alike (base and instruct) are one. A config.json may
+    have a longer vocabulary than the model it is named after, and figures given by hand are rounded.
+    """
+    read = isinstance(given, Architecture)
+    alike = threshold("same_config" if read else "same_model")
+    if isinstance(given, Architecture) and given.catalogue:
+        alike = 0.0
+    both = (served, given)
+    sizes = [f"{each.parameters / 1e9:.4g}e9 parameters" for each in both]
+    caches = [f"{format_quantity(each.kv_bytes_per_token('bf16'), 'bytes')} of cache a token" for each in both]
+    others = [(f"{served.layers} layers", f"{given.layers} layers"), (caches[0], caches[1])]
+    found = [pair for pair in others if read and pair[0] != pair[1]]
+    if found or abs(given.parameters / served.parameters - 1) > alike:
+        return [(sizes[0], sizes[1]), *found]
+    return []
 
 
 def _tokens(facts: WindowFacts) -> Iterator[Contradiction]:
@@ -231,22 +252,32 @@ _CHECKS: Final[tuple[Callable[[WindowFacts], Iterator[Contradiction]], ...]] = (
 
 
 def _what_would_fit(facts: WindowFacts, implied: float) -> str:
-    """Which inputs to check where a step read faster than memory can: the least certain first."""
+    """Which inputs to check where a step read faster than memory can, and what of each would fit.
+
+    The weights' precision comes first where it is assumed and a narrower one would do; where none would, it is last.
+    """
     deployment = facts.deployment
     precision = _fitting_precision(facts)
-    fits = f" ({precision} would fit)" if precision is not None else ""
-    if deployment.provenance.get("weights", "assumed") == "assumed":
-        return (
-            f"the weights' precision first{fits}: {deployment.weights} is assumed; give `weights:`, or "
+    fits = f"{precision} would fit" if precision is not None else None
+    others = ("tensor_parallel", "model", "gpu")
+    if deployment.provenance.get("weights", "assumed") == "assumed" and fits is not None:
+        check = (
+            f"the weights' precision first ({fits}): {deployment.weights} is assumed; give `weights:`, or "
             "`weight_bytes:` in a model mapping, which settles any quantisation; then "
-            f"{_said(deployment, 'tensor_parallel', 'model')}"
+            f"{_said(deployment, *others)}"
         )
+    elif fits is not None:
+        check = _said(deployment, "tensor_parallel", "weights", "model", "gpu", weights=fits)
+    else:
+        check = f"{_said(deployment, *others)}, then {_said(deployment, 'weights')}"
     gpu = deployment.accelerator
     product = product_that_fits(gpu, bandwidth_factor=implied) if gpu is not None else None
-    return (
-        f"{_said(deployment, 'tensor_parallel', 'weights', 'model', 'gpu')}{fits}"
-        + (f"; a {product} would fit" if product is not None else "")
-    )  # fmt: skip
+    return check + (f"; {_article(product)} {product} would fit" if product is not None else "")
+
+
+def _article(product: str) -> str:
+    """``an h100``, ``a b200``: products' names are spelt letter by letter."""
+    return "an" if product[0].lower() in "aefhilmnorsx" else "a"
 
 
 def _fitting_precision(facts: WindowFacts) -> str | None:
@@ -261,8 +292,8 @@ def _fitting_precision(facts: WindowFacts) -> str | None:
     return None
 
 
-def _said(deployment: Deployment, *facts: str) -> str:
-    """Facts of a deployment with their values and provenance, the assumed ones first."""
+def _said(deployment: Deployment, *facts: str, **remarks: str) -> str:
+    """Facts of a deployment with their values, provenance and a remark each, the assumed ones first."""
     values = {
         "tensor_parallel": str(deployment.tensor_parallel),
         "data_parallel": str(deployment.replicas),
@@ -273,7 +304,8 @@ def _said(deployment: Deployment, *facts: str) -> str:
     }
     known = {fact: deployment.provenance.get(fact, "given") for fact in facts}
     order = sorted(facts, key=lambda fact: known[fact] != "assumed")
-    return ", then ".join(f"{fact} ({values[fact]}, {known[fact]})" for fact in order)
+    remark = {fact: f"; {text}" for fact, text in remarks.items()}
+    return ", then ".join(f"{fact} ({values[fact]}, {known[fact]}{remark.get(fact, '')})" for fact in order)
 
 
 def _size(deployment: Deployment) -> str:

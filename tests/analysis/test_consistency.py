@@ -11,8 +11,9 @@ from made_windows import GOLDEN_GPU, deployment, engine, figures, window
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.measure import Measurements, measure
 from pytest_llmroof.analysis.measurement import Impossible, Measurement, Outcome
+from pytest_llmroof.data import load
 from pytest_llmroof.roofline.deployment import Deployment
-from pytest_llmroof.roofline.models import named_model
+from pytest_llmroof.roofline.models import model_from_config, named_model
 from pytest_llmroof.telemetry.window import Histogram, Window
 
 
@@ -62,17 +63,29 @@ def test_a_step_faster_than_its_bytes_names_the_precision_first() -> None:
     assert "102 % of the bandwidth" in outcome.reason
     assert outcome.check.startswith("the weights' precision first")
     assert "weight_bytes" in outcome.check
-    assert "a100" not in outcome.check  # the least certain input is named, not the GPU
+    # Then the others; what would fit beside fp8 is the next product with 1.02 times the bandwidth of an A100.
+    assert "then tensor_parallel (1, given), then model (" in outcome.check
+    assert "then gpu (a100-sxm4-80gb, given); an h" in outcome.check
     settled = deployment(figures(parameters=8.03e9, weight_bytes=4.92e9), "a100")
     assert isinstance(of(decode_window(0.0077, 5000), settled)["decode.mbu"], Measurement)
 
 
 def test_a_given_precision_leaves_parallelism_and_gpu() -> None:
     outcome = impossible(of(decode_window(0.0060), deployment(figures(parameters=16e9), "a100"))["decode.mbu"])
-    assert "tensor_parallel (1, given)" in outcome.check
-    assert "gpu (a100-sxm4-80gb, given)" in outcome.check
+    # fp8 is 16 GB in 6 ms, 2.67 TB/s: still more than 2.04; int4 is not, and that belongs to the weights.
+    assert "tensor_parallel (1, given), then weights (bf16, given; int4 would fit), then model (" in outcome.check
+    assert "gpu (a100-sxm4-80gb, given); a b200-sxm would fit" in outcome.check
     # 32 GB in 6 ms are 5.33 TB/s: the smallest NVIDIA product of the catalogue with as much would fit.
     assert "would fit" in outcome.check
+
+
+def test_a_wrong_gpu_is_named_where_no_precision_would_fit() -> None:
+    # 16.06 GB in 3 ms are 5.35 TB/s, 620 % of an L40S's 864 GB/s: int4 (4.0 GB, 1.34 TB/s) does not fit either.
+    assumed = deployment(figures(parameters=8.03e9), "l40s", provenance={"weights": "assumed"})
+    check = impossible(of(decode_window(0.003), assumed)["decode.mbu"]).check
+    assert check.startswith("tensor_parallel (1, given), then model (")
+    assert "then gpu (l40s, given), then weights (bf16, assumed)" in check
+    assert "precision first" not in check
 
 
 @pytest.mark.parametrize(("itl", "refused"), [(16.06e9 / 3.35e12 / 1.015, False), (16.06e9 / 3.35e12 / 1.03, True)])
@@ -159,6 +172,45 @@ def test_a_served_name_that_names_a_quantisation(served: str, hint: str) -> None
     assert isinstance(given, Measurement)
     quantised = of(made, replace(assumed, weights="fp8"))["decode.mbu"]
     assert isinstance(quantised, Measurement)
+
+
+@pytest.mark.parametrize(
+    ("served", "given", "told"),
+    [
+        # 8 030 261 248 parameters against 7 241 732 096, 9.8 % fewer, of as many layers and as much cache.
+        ("meta-llama/Llama-3.1-8B-Instruct", "mistral-7b", "(8.03e9 parameters), the model given mistral-7b (7.2"),
+        ("meta-llama/Llama-3.1-8B-Instruct", "qwen2.5-7b", "32 layers, 131 kB of cache a token), the model given qwen"),
+        ("meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b", None),
+        ("meta-llama/Llama-3.1-70B-Instruct", "llama-3.3-70b", None),  # counts alike
+        ("our-own-name", "mistral-7b", None),
+    ],
+)
+def test_a_served_name_of_another_model_than_given(served: str, given: str, told: str | None) -> None:
+    outcome = of(decode_window(0.08, model_name=served), deployment(given, "h100", 4))["decode.mbu"]
+    if told is None:
+        assert isinstance(outcome, Measurement)
+        return
+    assert f"the served model is {served} (" in impossible(outcome).reason
+    assert told in impossible(outcome).reason
+    assert "`model:` (llama-3.1-8b is what the telemetry shows)" in impossible(outcome).check
+
+
+def test_a_config_is_compared_with_the_served_model_and_its_vocabulary_may_be_longer() -> None:
+    def judged(name: str, **changes: object) -> Outcome:
+        config = {**load("models.yaml")[name]["config"], **changes}
+        made = decode_window(0.08, model_name="meta-llama/Llama-3.1-8B-Instruct")
+        return of(made, deployment(model_from_config(config, "mine"), "h100"))["decode.mbu"]
+
+    assert isinstance(judged("llama-3.1-8b"), Measurement)
+    assert isinstance(judged("llama-3.1-8b", vocab_size=128_512), Measurement)
+    assert isinstance(judged("mistral-7b"), Impossible)
+    assert "16 layers" in impossible(judged("llama-3.1-8b", num_hidden_layers=16)).reason
+
+
+def test_figures_by_hand_may_be_rounded() -> None:
+    made = decode_window(0.08, model_name="meta-llama/Llama-3.1-8B-Instruct")
+    assert isinstance(of(made, deployment(figures(parameters=8e9), "h100"))["decode.mbu"], Measurement)
+    assert isinstance(of(made, deployment(figures(parameters=7e9), "h100"))["decode.mbu"], Impossible)
 
 
 def test_another_number_of_replicas_than_given() -> None:
