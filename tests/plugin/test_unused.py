@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 #: What a run without gates must not pay for, to its very end.
@@ -66,41 +64,3 @@ def test_it_can_be_switched_off(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=1)
     result = pytester.runpytest_subprocess("-p", "no:llmroof", "--llmroof-gpu=h100")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-
-
-#: Times what the plugin itself does, from its import to the end of the configuration.
-COST = """
-import functools, sys, time
-import pytest
-
-spent = 0.0
-
-def timed(function):
-    @functools.wraps(function)
-    def call(*args, **kwargs):
-        global spent
-        start = time.process_time()
-        try:
-            return function(*args, **kwargs)
-        finally:
-            spent += time.process_time() - start
-    return call
-
-start = time.process_time()
-from pytest_llmroof import plugin
-spent += time.process_time() - start
-for name in ("pytest_addoption", "pytest_addhooks", "pytest_configure", "pytest_cmdline_main"):
-    setattr(plugin, name, timed(getattr(plugin, name)))
-assert pytest.main(["-q", *sys.argv[1:]]) == 0
-print(spent)
-"""
-
-
-def test_starting_costs_under_three_milliseconds(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The least of some processes, as the machine may be busy; bytecode is cached, as from a user's second run on."""
-    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-    script = pytester.makepyfile(cost=COST)
-    pytester.makepyfile(test_it="def test_it(): pass\n")
-    command = (sys.executable, "-X", f"pycache_prefix={pytester.path / 'cache'}", str(script), *ALONE, "test_it.py")
-    times = [float(pytester.run(*command).outlines[-1]) for _ in range(7)]
-    assert min(times) < 0.003, times
