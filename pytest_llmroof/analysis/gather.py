@@ -12,12 +12,13 @@ from pytest_llmroof.analysis.decoding import Pace, least_busy, pace_of, replica_
 from pytest_llmroof.analysis.estimated import estimator_notes
 from pytest_llmroof.analysis.facts import Busy, DecodeFacts, Phase, WindowFacts
 from pytest_llmroof.analysis.floors import WorkFloors, with_decode_floors, with_prefill_floors, work_floors
+from pytest_llmroof.analysis.gaugecheck import gauge_notes
 from pytest_llmroof.analysis.lengths import UNKNOWN_CV, coefficient_of_variation, mean_context
 from pytest_llmroof.analysis.phases import contradiction, find_phase, prefill_share
 from pytest_llmroof.analysis.prompts import counted_prompt_steps, prompt_work
 from pytest_llmroof.analysis.residency import context_from_blocks
 from pytest_llmroof.analysis.sources import cannot
-from pytest_llmroof.analysis.tokens import Tokens, count_tokens, lengths_are_representative, requests_at
+from pytest_llmroof.analysis.tokens import Tokens, count_tokens, lengths_are_representative, requests_at, tells_hits
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.telemetry.window import Histogram, Window
@@ -60,14 +61,15 @@ def gather(window: Window, deployment: Deployment, phase: Phase | None = None) -
         computed_prompt_tokens=tokens.computed if client is None else None,
         generated_tokens=tokens.generated,
         finished_requests=tokens.finished,
-        prefix_hit_rate=tokens.hit_rate if client is None else None,
+        prefix_hit_rate=tokens.hit_rate if client is None and tells_hits(window) else None,
         mean_prompt_tokens=tokens.mean_prompt,
         mean_output_tokens=tokens.mean_output,
         decode=decode,
         prefill=prefill,
         contradiction=contradiction(phase, share, floors is not None) if phase and not _apart(window) else None,
     )
-    return _with_floors(replace(facts, notes=(*client_notes(window), *estimator_notes(facts))), floors)
+    notes = (*client_notes(window), *estimator_notes(facts), *gauge_notes(facts))
+    return _with_floors(replace(facts, notes=notes), floors)
 
 
 def _apart(window: Window) -> bool:

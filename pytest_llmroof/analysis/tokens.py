@@ -150,6 +150,17 @@ def _computed(engine: Engine) -> float | None:
     return prompt
 
 
+def tells_hits(window: Window) -> bool:
+    """Whether every engine tells what it found in its cache: without that, that nothing was found is no fact."""
+    return window.counter("prompt_tokens") is not None and all(map(_tells_hits, window.engines))
+
+
+def _tells_hits(engine: Engine) -> bool:
+    if any(name in engine.counters for name in ("prompt_tokens_computed", "prompt_tokens_cached", "prefix_hits")):
+        return True
+    return "computed_length" in engine.histograms or "prefix_hit_rate" in engine.gauges
+
+
 def _all_counted(engine: Engine) -> bool:
     """Whether every request whose first output came has finished: the per-request histogram then misses none."""
     first = engine.histograms.get("ttft")

@@ -93,23 +93,49 @@ def test_tokens_of_a_real_prefill_window(data: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("counters", "histograms", "computed"),
+    ("counters", "histograms", "computed", "hits"),
     [
-        ({"prompt_tokens_computed": 600.0, "prompt_tokens_cached": 1.0}, {}, 600.0),
-        ({"prompt_tokens_cached": 300.0}, {}, 700.0),
-        ({}, {"computed_length": around(55.0, 10.0)}, 550.0),
-        ({"prefix_hits": 250.0, "prefix_queries": 1000.0}, {}, 750.0),
-        ({}, {}, 1000.0),
+        ({"prompt_tokens_computed": 600.0, "prompt_tokens_cached": 1.0}, {}, 600.0, 0.4),
+        ({"prompt_tokens_cached": 300.0}, {}, 700.0, 0.3),
+        ({}, {"computed_length": around(55.0, 10.0)}, 550.0, 0.45),
+        ({"prefix_hits": 250.0, "prefix_queries": 1000.0}, {}, 750.0, 0.25),
+        ({"prefix_hits": 0.0, "prefix_queries": 1000.0}, {}, 1000.0, 0.0),
+        ({}, {}, 1000.0, None),  # taken for computed, but nobody counted hits
     ],
 )
 def test_computed_tokens_come_from_the_best_source(
-    counters: dict[str, float], histograms: dict[str, Histogram], computed: float
+    counters: dict[str, float], histograms: dict[str, Histogram], computed: float, hits: float | None
 ) -> None:
     made = engine(prompt=100, requests=10, counters=counters, histograms=histograms)
     if "prompt_tokens_computed" not in counters:
         kept = {name: value for name, value in made.counters.items() if name != "prompt_tokens_computed"}
         made = replace(made, counters=kept)
-    assert gather(window(made), NOTHING).computed_prompt_tokens == computed
+    facts = gather(window(made), NOTHING)
+    assert facts.computed_prompt_tokens == computed
+    assert facts.prefix_hit_rate == (None if hits is None else pytest.approx(hits))
+
+
+@pytest.mark.parametrize(
+    ("running", "told"),
+    [
+        ((16.0, 16.0), True),  # 32 000 outputs in 1 000 steps are a batch of 32
+        ((31.0, 31.0), False),
+        ((0.0, 0.0), False),  # idle at both ends: they saw nothing of the load
+        ((0.0, 16.0), False),
+        ((0.0, *[16.0] * 9), True),  # ten samples
+        ((0.0, *[16.0] * 8, 28.0), False),
+    ],
+)
+def test_a_batch_that_no_sample_saw_is_noted(running: tuple[float, ...], told: bool) -> None:
+    times = tuple(60.0 * index / (len(running) - 1) for index in range(len(running)))
+    made = engine(
+        itl=0.02, outputs=32_000, steps=1000, prompt=100, output=1001, requests=32,
+        gauges={"running": Series(times, running)},
+    )  # fmt: skip
+    notes = gather(window(made), NOTHING).notes
+    assert len(notes) == told
+    for note in notes:
+        assert note.startswith("batch 32 by the counters, but vllm:running was 16 at most in ")
 
 
 def test_prompts_in_flight_at_the_edges_widen_what_was_computed() -> None:
