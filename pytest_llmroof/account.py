@@ -46,10 +46,19 @@ def account(found: Aggregator) -> Document:
     windows.sort(key=lambda window: _place(window, order))
     return report_document(
         windows,
-        labels=settings(found.config).labels,
+        labels=_labels(windows) | settings(found.config).labels,
         created=datetime.now(UTC),
         not_run=[{"node_id": node_id, "reason": reason} for node_id, reason in unrun.items()],
     )
+
+
+def _labels(windows: Iterable[Document]) -> dict[str, str]:
+    """The labels of gate files and markers that no window contradicts: they are those of the whole report."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for window in windows:
+        for key, value in window["labels"].items():
+            found[key].add(value)
+    return {key: next(iter(values)) for key, values in found.items() if len(values) == 1}
 
 
 def write_reports(config: pytest.Config, document: Document) -> list[str]:

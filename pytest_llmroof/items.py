@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ class GateFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Collector]:
         """A collector per window. Every wrong name or value of the file is found here; nothing is measured."""
-        specs = load_gate_file(self.path, self.config.rootpath)
+        specs = load_gate_file(self.path, self.config.rootpath, partial(completed, self.config))
         self.add_marker("llmroof")
         for spec in _all_completed(self.config, specs):
             yield WindowNode.from_parent(self, name=spec.name, spec=spec)

@@ -49,6 +49,16 @@ class Measurement:
         """The figure that reports print."""
         return self.bounded.value
 
+    @property
+    def low(self) -> float:
+        """The low end of the interval."""
+        return self.bounded.low
+
+    @property
+    def high(self) -> float:
+        """The high end of the interval; infinite where nothing bounds it."""
+        return self.bounded.high
+
 
 @dataclass(frozen=True)
 class NoData:

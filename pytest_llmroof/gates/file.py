@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -20,10 +21,14 @@ from pytest_llmroof.gates.spec import WindowSpec
 _MERGED: Final = ("deployment", "labels")
 
 
-def load_gate_file(path: Path, root: Path) -> tuple[WindowSpec, ...]:
+def load_gate_file(
+    path: Path, root: Path, look_up: Callable[[WindowSpec], object] | None = None
+) -> tuple[WindowSpec, ...]:
     """The windows of a gate file, in its order. Raises ConfigErrors with every problem, in the order of the file.
 
     ``root`` is pytest's root directory: node ids and positions are relative to it. Nothing but the file is read.
+    ``look_up`` raises ConfigError where a window names a GPU or model that nobody knows: in a file that is wrong
+    anyway such names are reported with the rest.
     """
     shown = Path(os.path.relpath(path, root)).as_posix()
     with _garbage_left_alone():
@@ -31,7 +36,7 @@ def load_gate_file(path: Path, root: Path) -> tuple[WindowSpec, ...]:
             document = Document(read(path, shown), shown, shape.document_schema())
         except ConfigError as error:
             raise ConfigErrors([error]) from None
-        return _File(document, shown, path.parent).windows()
+        return _File(document, shown, path.parent).windows(look_up)
 
 
 @contextmanager
@@ -58,7 +63,7 @@ class _File:
         self.errors: list[ConfigError] = list(document.errors)
         self.spoiled: list[shape.Path] = []
 
-    def windows(self) -> tuple[WindowSpec, ...]:
+    def windows(self, look_up: Callable[[WindowSpec], object] | None) -> tuple[WindowSpec, ...]:
         """All windows; ConfigErrors where anything is wrong."""
         value = self.document.value
         if not isinstance(value, dict):
@@ -73,7 +78,8 @@ class _File:
             if self._named(name) and isinstance(keys, dict)
         ]
         if self.errors:
-            raise ConfigErrors(_in_order(self.errors))
+            wrong_names = _wrong_names(specs, look_up) if look_up else ()
+            raise ConfigErrors(_in_order([*self.errors, *wrong_names]))
         return tuple(specs)
 
     def _no_mapping(self, value: object) -> ConfigError:
@@ -159,6 +165,18 @@ class _File:
         """Where each key's value stands, nested ones of mappings too; gates know their own."""
         for path in _paths(keys):
             yield dotted(path), self.document.position((*at, *path))
+
+
+def _wrong_names(specs: list[WindowSpec], look_up: Callable[[WindowSpec], object]) -> Iterator[ConfigError]:
+    """What is wrong about names alone: mappings may lack what was wrong in them, and was reported."""
+    for spec in specs:
+        gpu, model = (value if isinstance(value, str) else None for value in (spec.gpu, spec.model))
+        try:
+            look_up(replace(spec, gpu=gpu, model=model, deployment={}))
+        except ConfigErrors as error:
+            yield from error.errors
+        except ConfigError as error:
+            yield error
 
 
 def _paths(value: object, path: shape.Path = ()) -> Iterator[shape.Path]:

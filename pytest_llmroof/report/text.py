@@ -27,9 +27,10 @@ _MOST_EVIDENCE: Final = 3
 def failing_text(window: Document, gate: Document, first: bool = True) -> str:
     """At most 40 lines that tell what was found, why, and what to do.
 
-    A further gate of a window whose text was shown (``first`` false) gets the first line and its limit only.
+    A further gate of a window whose text was shown (``first`` false) gets the first line and its limit only; one that
+    was not measured the command that would measure it, where the first line has no room for it.
     """
-    rows = list(_rows(window, gate) if first else _limit_rows(gate))
+    rows = list(_rows(window, gate) if first else _further_rows(window, gate))
     return "\n".join([headline(window, gate), *laid_out(rows, MOST_LINES - 1)])
 
 
@@ -55,6 +56,12 @@ def _rows(window: Document, gate: Document) -> Iterator[Row]:
     yield from (Row("not read", one_line(name), rank=4) for name in window["unread"])
     if measured and (diagnosis := diagnosis_of(window, gate)):
         yield from _diagnosis_rows(diagnosis)
+
+
+def _further_rows(window: Document, gate: Document) -> Iterator[Row]:
+    if gate["verdict"] in ("no data", "impossible"):
+        yield from _reason_rows(gate, headline(window, gate))
+    yield from _limit_rows(gate)
 
 
 def _reason_rows(gate: Document, first_line: str) -> Iterator[Row]:

@@ -26,7 +26,7 @@ from pytest_llmroof.roofline.models import Architecture, model_from_mapping, ser
 from pytest_llmroof.roofline.models.costed import Costed
 from pytest_llmroof.roofline.models.precisions import (
     default_compute,
-    own_dtype,
+    own_cache,
     precision_name,
     stated_cache,
     stated_weights,
@@ -105,6 +105,11 @@ def _position(spec: WindowSpec, path: str) -> Position | None:
     return None
 
 
+def _at_key(key: str, problem: str, place: Position | None) -> ConfigError:
+    """The problem with its key, where the place is one in a file: an option's place names it already."""
+    return ConfigError(f"{key}: {problem}" if place and place.line else problem, place)
+
+
 def _collected(errors: list[ConfigError], read: Callable[[], _Found | None]) -> _Found | None:
     try:
         return read()
@@ -139,7 +144,7 @@ def _accelerator(spec: WindowSpec) -> Accelerator | None:
     try:
         return accelerator(spec.gpu)
     except ConfigError as error:
-        raise ConfigError(error.problem, _position(spec, "gpu")) from None
+        raise _at_key("gpu", error.problem, _position(spec, "gpu")) from None
 
 
 def _accelerator_file(path: Path, shown: str, named_at: Position | None) -> Accelerator:
@@ -181,7 +186,7 @@ def _with_defaults(deployment: Deployment, *, own_cache: bool = False) -> Deploy
         provenance["weights"] = "config" if stated and not ours else "assumed"
     weights = fields.get("weights", deployment.weights)
     if own_cache or _open(given, "kv_cache"):
-        fields["kv_cache"] = stated_cache(model) or own_dtype(model)
+        fields["kv_cache"] = stated_cache(model) or own_cache(model)
         provenance["kv_cache"] = "telemetry" if own_cache else "config" if stated_cache(model) else "assumed"
     if _open(given, "compute"):
         fields["compute"] = default_compute(model, weights, deployment.accelerator)

@@ -42,7 +42,8 @@ def model_of(
     except ConfigError as error:
         if path.exists():
             return _from_path(path, value, position(""))
-        raise ConfigError(error.problem, position("")) from None
+        place = position("")
+        raise ConfigError(f"model: {error.problem}" if place and place.line else error.problem, place) from None
 
 
 def _vouched_for(value: Mapping[str, object], base: Path, position: Callable[[str], Position | None]) -> Model:

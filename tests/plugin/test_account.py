@@ -31,6 +31,17 @@ def outcome(project: Any, *options: str) -> tuple[int, dict[str, Any]]:
     return int(result.ret), json.loads((project.path / "report.json").read_text())
 
 
+def test_labels_of_a_gate_file_are_in_the_report_and_the_command_line_adds(project: Any) -> None:
+    file = project.gates(PASSES)
+    file.write_text("labels: {engine: vllm-0.33.1, node: a}\n" + file.read_text())
+    project.gates(PASSES, window="chat")
+    file.write_text(file.read_text().replace("  chat:\n", "  chat:\n    labels: {node: b}\n"))
+    document = project.report("--llmroof-label=commit=abc")
+    assert document["labels"] == {"engine": "vllm-0.33.1", "commit": "abc"}
+    assert [window["labels"]["node"] for window in document["windows"]] == ["a", "b"]
+    assert project.report("--llmroof-label=engine=mine")["labels"] == {"engine": "mine"}
+
+
 def test_the_report_holds_every_gate_and_the_labels(project: Any) -> None:
     project.gates(PASSES, FAILS, f"{{gate: {FAILS}, severity: warn}}", NO_DATA)
     marked(project)

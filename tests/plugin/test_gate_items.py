@@ -161,6 +161,20 @@ def test_the_gate_s_line_is_the_test_s_place(project: Any) -> None:
     result.stdout.fnmatch_lines([f"llmroof.yaml::decode::{FAILS} FAILED*"])
 
 
+def test_wrong_names_stand_among_the_other_errors_of_a_file(project: Any) -> None:
+    file = project.gates("decode.mbux >= 75%")
+    file.write_text(file.read_text().replace("h100", "h1000").replace("-70b", "-71b"))
+    result = project.run()
+    result.stdout.fnmatch_lines(
+        [
+            "llmroof.yaml:1:6: gpu: unknown accelerator 'h1000' (did you mean 'h100'*",
+            "llmroof.yaml:2:8: model: unknown model 'llama-3.1-71b' (did you mean 'llama-3.1-70b'*",
+            "llmroof.yaml:*: windows.decode.gates[[]0[]]: unknown metric 'decode.mbux' (did you mean 'decode.mbu'*",
+        ],
+        consecutive=True,
+    )
+
+
 def test_all_errors_of_a_file_at_once_and_other_files_run(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "1")  # long lines whole
     project.gates("decode.mbuu >= 75%", "ttft.p98 <= 2s", name="bad.llmroof.yaml")

@@ -96,6 +96,18 @@ def test_further_gates_of_the_window_say_finding_and_limit_only() -> None:
     ]  # fmt: skip
 
 
+def test_a_further_gate_that_was_not_measured_keeps_its_command() -> None:
+    gate = made.gate("goodput(ttft<=2s, tpot<=50ms)", limit=0.95)
+    reason = "goodput needs several figures of the same request, and histograms hold each apart; keep per-request data"
+    verdict = replace(made.verdict(gate, made.no_data(gate.metric), "no data"), reason=f"{reason}: {'vllm ' * 20}serve")
+    document = window_document(made.assessment(verdict))
+    first, *rest = failing_text(document, document["gates"][0], first=False).splitlines()
+    assert "serve" not in first
+    assert len(first) <= 200
+    assert rest[0].startswith("  no data        goodput needs several figures")
+    assert any(line.endswith("serve") for line in rest)
+
+
 def test_the_text_is_made_from_the_json_alone(text: str) -> None:
     again = json.loads(json.dumps(window_document(made.assessment()), allow_nan=False))
     assert failing_text(again, again["gates"][0]) == text
