@@ -285,7 +285,7 @@ def _fitting_precision(facts: WindowFacts) -> str | None:
     decode, bandwidth = facts.decode, facts.deployment.bandwidth_bytes_per_second
     if decode is None or bandwidth is None:
         return None
-    for precision in ("fp8", "int4"):
+    for precision in ("bf16", "fp8", "int4"):
         cost = decode_costs(replace(facts.deployment, weights=precision), decode)["low"]
         if cost.bytes_low <= bandwidth * cost.gpus * decode.step_seconds.high:
             return precision

@@ -15,7 +15,7 @@ from pytest_llmroof.units import format_quantity
 def parallelism_that_fits(deployment: Deployment) -> str | None:
     """The least tensor parallelism with which the weights fit: ``tensor_parallel: 2 (70.6 GB on each)``."""
     for degree in (2, 4, 8, 16, 32):
-        if degree <= deployment.tensor_parallel or _refused(deployment, degree):
+        if degree <= deployment.tensor_parallel or refused(deployment, degree):
             continue
         fit = memory_fit(replace(deployment, tensor_parallel=degree))
         if fit is not None and fit.weights_fit:
@@ -23,14 +23,15 @@ def parallelism_that_fits(deployment: Deployment) -> str | None:
     return None
 
 
-def _refused(deployment: Deployment, degree: int) -> bool:
+def refused(deployment: Deployment, degree: int) -> bool:
+    """Whether the model cannot be shared evenly by so many ranks."""
     return deployment.model is not None and uneven(costed(deployment.model), degree) is not None
 
 
 def precision_that_fits(deployment: Deployment) -> str | None:
     """The widest narrower precision with which the weights fit: ``weights: fp8 (70.6 GB)``."""
     current = memory_fit(deployment)
-    for precision in ("fp8", "int4"):
+    for precision in ("bf16", "fp8", "int4"):
         fit = memory_fit(replace(deployment, weights=precision))
         if fit is not None and current is not None and fit.weights_fit and fit.weight_bytes < current.weight_bytes:
             return f"weights: {precision} ({format_quantity(fit.weight_bytes, 'bytes')})"

@@ -26,7 +26,7 @@ from pytest_llmroof.roofline.models import Architecture, model_from_mapping, ser
 from pytest_llmroof.roofline.models.costed import Costed
 from pytest_llmroof.roofline.models.precisions import (
     default_compute,
-    own_dtype,
+    own_cache_dtype,
     precision_name,
     stated_cache,
     stated_weights,
@@ -186,7 +186,7 @@ def _with_defaults(deployment: Deployment, *, own_cache: bool = False) -> Deploy
         provenance["weights"] = "config" if stated and not ours else "assumed"
     weights = fields.get("weights", deployment.weights)
     if own_cache or _open(given, "kv_cache"):
-        fields["kv_cache"] = stated_cache(model) or own_dtype(model)
+        fields["kv_cache"] = stated_cache(model) or own_cache_dtype(model)
         provenance["kv_cache"] = "telemetry" if own_cache else "config" if stated_cache(model) else "assumed"
     if _open(given, "compute"):
         fields["compute"] = default_compute(model, weights, deployment.accelerator)

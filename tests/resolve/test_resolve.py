@@ -304,6 +304,13 @@ def test_what_was_given_stays() -> None:
     assert deployment.provenance["data_parallel"] == deployment.provenance["kv_cache"] == "given"
 
 
+def test_a_model_of_32_bit_has_a_cache_of_16(tmp_path: Path) -> None:
+    checkpoint(tmp_path / "wide", torch_dtype="float32")
+    asked = spec(tmp_path, model="wide/config.json")
+    for deployment in (resolve(asked), with_telemetry(resolve(asked), window("x", cache_dtype="auto"), asked)):
+        assert (deployment.weights, deployment.kv_cache) == ("fp32", "bf16")
+
+
 def test_an_engine_that_says_auto_confirms_the_models_own_precision() -> None:
     asked = spec(model="llama-3.1-8b")
     deployment = with_telemetry(resolve(asked), window("x", cache_dtype="auto"), asked)

@@ -55,6 +55,12 @@ def own_dtype(model: Model | None) -> str:
     return (model.dtype if isinstance(model, Architecture | GgufModel) else None) or "bf16"
 
 
+def own_cache_dtype(model: Model | None) -> str:
+    """The precision of a cache that has the model's own; models of 32 bit are served in 16."""
+    dtype = own_dtype(model)
+    return dtype if dtype in _SIXTEEN_BIT else "bf16"
+
+
 def default_compute(model: Model | None, weights: str, accelerator: Accelerator | None) -> str:
     """The precision that matrix products run in: fp8 (fp4) where weights and activations are, else 16 bit.
 
