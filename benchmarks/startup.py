@@ -2,9 +2,9 @@
 
     python benchmarks/startup.py
 
-pytest runs one test that does nothing, in processes of their own, in turns with the plugin and with ``-p no:llmroof``; no
-other plugin is loaded. The least CPU time of thirty runs counts. Prints both and their difference, which must not
-exceed 3 ms.
+pytest runs one test that does nothing, in processes of their own, in turns with the plugin and with
+``-p no:llmroof``; no other plugin is loaded. The least CPU time of thirty runs counts. Prints both and their
+difference, which must not exceed 3 ms.
 """
 
 from __future__ import annotations

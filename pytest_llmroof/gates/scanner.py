@@ -105,4 +105,7 @@ def in_unit(reader: Reader, start: int, quantity: Quantity, text: str, unit: Uni
         reader.fail(f"{name}: {error}", start)
     if unit == "fraction" and quantity.unit is None and value > 1:
         reader.fail(f"{name} is a share, and {text} is above 1: did you mean {text}%?", start)
+    if unit == "seconds" and quantity.unit is None and value != 0:
+        # Read as seconds, a limit that was meant in milliseconds would pass whatever is found.
+        reader.fail(f"{name} is a duration, and {text} has no unit: did you mean {text}ms or {text}s?", start)
     return value
