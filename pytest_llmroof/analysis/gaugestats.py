@@ -15,6 +15,7 @@ from pytest_llmroof.analysis.sources import not_exported, source
 from pytest_llmroof.analysis.thresholds import remedy, threshold
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.telemetry.window import Series
+from pytest_llmroof.units import format_quantity
 
 #: Metric -> canonical gauge, and what no sample can exceed.
 GAUGES: Final = {
@@ -37,8 +38,9 @@ def gauge_statistic(facts: WindowFacts, base: str, statistic: str) -> Outcome:
     if statistic == "last":
         return _measured(facts, metric, quantity, inside, inside.values[-1], "last sample inside the load")
     if not _dense(facts, inside):
-        reason = f"{_samples(inside)} inside the load: too few for a mean (at least {threshold('gauge_samples'):.0f})"
-        return NoData(metric, reason, _more(facts))
+        few = f"too few for a mean (at least {threshold('gauge_samples'):.0f})"
+        reason = _gap(facts, inside) or few
+        return NoData(metric, f"{_samples(inside)} inside the load: {reason}", _more(facts))
     mean = sum(inside.values) / len(inside.values)
     return _measured(facts, metric, quantity, inside, mean, "mean of the samples inside the load")
 
@@ -61,6 +63,7 @@ def _largest(
         undecided=(
             f"{_samples(series)}, {len(inside.times) or 'none'} of them inside the load, say nothing of what lay "
             f"between: a maximum needs at least {threshold('gauge_samples'):.0f}, at most a tenth of the window apart"
+            + (f", and there is {gap}" if (gap := _gap(facts, inside)) else "")
         ),
         settle=_more(facts),
     )
@@ -85,9 +88,22 @@ def _dense(facts: WindowFacts, inside: Series) -> bool:
     """Whether the samples are many and close enough to speak for what lies between them."""
     if len(inside.times) < threshold("gauge_samples"):
         return False
+    gap, duration = _widest(facts, inside)
+    return gap <= threshold("gauge_gap") * duration * (1 + 1e-9)
+
+
+def _widest(facts: WindowFacts, inside: Series) -> tuple[float, float]:
+    """The widest gap between samples, and the window's length; seconds."""
     span = load_span(facts.window) or (inside.times[0], inside.times[-1])
-    duration = facts.duration_seconds or span[1] - span[0]
-    return widest_gap(inside, span) <= threshold("gauge_gap") * duration * (1 + 1e-9)
+    return widest_gap(inside, span), facts.duration_seconds or span[1] - span[0]
+
+
+def _gap(facts: WindowFacts, inside: Series) -> str | None:
+    """The gap that spoils samples which are many enough; None where they are too few."""
+    if len(inside.times) < threshold("gauge_samples"):
+        return None
+    gap, duration = (format_quantity(seconds, "seconds") for seconds in _widest(facts, inside))
+    return f"a gap of {gap} in {duration}"
 
 
 def _combination(base: str, statistic: str) -> Callable[[Sequence[float]], float]:

@@ -132,8 +132,12 @@ def test_the_largest_of_few_samples_is_a_lower_bound(count: int) -> None:
 def test_a_gap_between_samples_hides_what_was_in_it() -> None:
     times = (*(float(i) for i in range(12)), 30.0)
     made = load(gauges={"kv_usage": Series(times, (0.3,) * 13), "running": Series(times, (8.0,) * 13)}, present=None)
-    usage = measured(of(window(made, seconds=30.0, progress=moving(times, 0.0, 30.0)))["kv_cache.usage.max"])
+    m = of(window(made, seconds=30.0, progress=moving(times, 0.0, 30.0)))
+    usage = measured(m["kv_cache.usage.max"])
     assert usage.judged_by == "bounds"
+    # 13 samples are enough: what spoils them is 30 - 11 = 19 s without one.
+    assert (usage.undecided or "").endswith("and there is a gap of 19 s in 30 s")
+    assert no_data(m["running.mean"]).reason == "13 samples inside the load: a gap of 19 s in 30 s"
 
 
 def test_two_scrapes_that_bracket_the_load_say_nothing_of_it() -> None:
