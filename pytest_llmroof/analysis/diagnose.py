@@ -14,6 +14,7 @@ from pytest_llmroof.analysis.attribute_ttft import attribute_ttft
 from pytest_llmroof.analysis.attribution import Attribution
 from pytest_llmroof.analysis.constants import threshold
 from pytest_llmroof.analysis.diagnosis import Diagnosis, Evidence
+from pytest_llmroof.analysis.doubt import doubtful_inputs
 from pytest_llmroof.analysis.evidence import measured
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.findings import Finding
@@ -171,7 +172,9 @@ def _evidence(
 
 
 def _missing(facts: WindowFacts, finding: Finding, split: Attribution | None, of: Family) -> Iterator[str]:
-    """What would tell more: why nothing could be split, and what tells candidates apart."""
+    """What would tell more: inputs in doubt, why nothing could be split, and what tells candidates apart."""
+    if split is not None and split.of == "decode step" and (doubt := doubtful_inputs(facts, split)) is not None:
+        yield doubt
     if split is None and finding.letters != ("G",) and of in ("decode", "prefill", "window"):
         yield from (f"{key}: {with_remedy(key, why)}" for key, why in facts.deployment.missing.items())
     if split is None and of == "prefill" and facts.phase != "prefill":

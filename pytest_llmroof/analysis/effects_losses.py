@@ -29,7 +29,7 @@ def inside_nvlink(situation: Situation) -> Effect | None:
 
 
 def lower_degree(situation: Situation) -> Effect | None:
-    """F t / t' + x(t') / x(t) transport + idle, at the degree that fits and gains most."""
+    """F t / t' with its kernel ceiling + x(t') / x(t) transport + idle, at the degree that fits and gains most."""
     degree = situation.deployment.tensor_parallel
     found = []
     for lower in (degree // 2, degree // 4, degree // 8):
@@ -110,7 +110,7 @@ def _at_degree(situation: Situation, degree: int) -> Effect | None:
     if before is None or after is None:
         return None
     saved = situation.transport - _transport(situation, changed)
-    low, high = situation.after(situation.scaled_floor(before[1], after[1]), less=saved)
+    low, high = situation.after(situation.scaled_floor(before[1], after[1]), less=saved, with_ceiling=True)
     fill = {
         "degree_before": str(deployment.tensor_parallel),
         "degree_after": str(degree),

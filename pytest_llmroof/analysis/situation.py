@@ -95,11 +95,18 @@ class Situation:
         """x: exposed communication without waiting, which better links do not shorten."""
         return self.seconds("exposed communication: transport")
 
-    def after(self, new_floor: float, *, less: float = 0.0) -> tuple[float, float]:
-        """The range of T with another floor, and ``less`` of what stays."""
+    def after(self, new_floor: float, *, less: float = 0.0, with_ceiling: bool = False) -> tuple[float, float]:
+        """The range of T with another floor, and ``less`` of what stays.
+
+        ``with_ceiling``: the same kernels do more or less of the same work, so that the kernel ceiling goes with the
+        floor at both ends.
+        """
         fixed = self.total - self.floor - self.rest - less
         scaled = new_floor * (1 + self.rest / self.floor) if self.floor else new_floor
-        low, high = sorted((scaled + fixed, new_floor + self.rest + fixed))
+        stays = self.rest
+        if with_ceiling and self.floor:
+            stays += self.seconds("kernel ceiling") * (new_floor / self.floor - 1)
+        low, high = sorted((scaled + fixed, new_floor + stays + fixed))
         return max(0.0, low), max(0.0, high)
 
     def step(self) -> Step | None:

@@ -168,7 +168,9 @@ def step_time_row(window: Document, gate: Document) -> Row | None:
     if not shares or attributed is None or attributed["of"] not in _EXPLAINS.get(gate["family"], ()):
         return None
     names, estimated = _named_shares(shares)
-    whole = dict(zip(names, percentages(list(names.values())), strict=True))
+    # What evidence and the finding in words say of the remainder is the same figure.
+    plain = list(names).index("not attributed") if "not attributed" in names else None
+    whole = dict(zip(names, percentages(list(names.values()), plain), strict=True))
     parts = [
         f"{percent} % {name}{' (estimated)' if name in estimated else ''}"
         for name, percent in whole.items()

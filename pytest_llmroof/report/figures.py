@@ -95,12 +95,16 @@ def short_count(number: float) -> str:
     return f"{text.removesuffix('.0')}k"
 
 
-def percentages(shares: Sequence[float]) -> list[int]:
-    """Whole per cents that add up to the rounded whole: the largest remainders are rounded up, the others down."""
+def percentages(shares: Sequence[float], plain: int | None = None) -> list[int]:
+    """Whole per cents that add up to the rounded whole: the largest remainders are rounded up, the others down.
+
+    The share at ``plain`` is rounded as it would be alone, since other lines say it alone.
+    """
     exact = [share * 100 for share in shares]
-    result = [math.floor(part) for part in exact]
+    result = [round(part) if index == plain else math.floor(part) for index, part in enumerate(exact)]
     missing = round(sum(exact)) - sum(result)
-    for index in sorted(range(len(exact)), key=lambda index: result[index] - exact[index])[:missing]:
+    free = [index for index in range(len(exact)) if index != plain]
+    for index in sorted(free, key=lambda index: result[index] - exact[index])[:missing]:
         result[index] += 1
     return result
 

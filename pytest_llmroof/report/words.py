@@ -80,6 +80,9 @@ def _cause(diagnosis: Diagnosis, attribution: Attribution | None, of_time: bool)
     if diagnosis.scenario is None:
         return None
     phrases = {**wording()["scenario"], **(wording()["scenario_of_times"] if of_time else {})}
+    of_step = diagnosis.of == "decode" or (attribution is not None and attribution.of == "decode step")
+    if diagnosis.scenario == "B" and diagnosis.of in ("decode", "window") and of_step:
+        return phrases["interleaved"]
     template = phrases.get(diagnosis.scenario, phrases["several"])
     if "{share}" not in template:
         return template
@@ -88,9 +91,11 @@ def _cause(diagnosis: Diagnosis, attribution: Attribution | None, of_time: bool)
 
 
 def _lost(candidates: tuple[str, ...], attribution: Attribution) -> float:
+    """The share that went to a scenario; of several, what nothing tells apart, estimates of one of them left out."""
     causes: set[Cause] = {cause for cause, scenario in SCENARIO_OF_CAUSE.items() if scenario in candidates}
     for candidate in candidates:
         causes.update(_ALSO_LOST.get(candidate, ()))
-    if len(candidates) > 1:
-        causes.add("not attributed")
+    if len(candidates) > 1 and (rest := attribution.share("not attributed")):
+        observed = sum(part.share for part in attribution.shares if part.cause in causes and part.observed)
+        return observed + rest
     return attribution.share(*causes)

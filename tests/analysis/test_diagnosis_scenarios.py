@@ -244,3 +244,21 @@ def test_hidden_communication_speaks_against_c() -> None:
     found = diagnosed(decoding(llama_70b(), 0.0262), None, seen)
     assert found.scenario == "D"
     assert Evidence("C", False, "20 % of communication is hidden behind computation", "trace") in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("deployment", "told"),
+    [
+        # One H100 at 79 % of 3.35 TB/s, said to be eight: 16.06 GB in 6.07 ms; two would read 39 %.
+        (llama_8b(tensor_parallel=8), "check the inputs first: with tensor_parallel 1 decode MBU would read 79 %"),
+        (llama_8b(tensor_parallel=8, provenance={"tensor_parallel": "telemetry", "weights": "config"}), None),
+        (llama_8b(), None),  # 79 % are no riddle
+        # 4 bits of each weight, where 16 are read: about a quarter of 79 %, and with 8 bits half of it.
+        (llama_8b(weights="int4"), "check the inputs first: with weights bf16 decode MBU would read 79 %"),
+    ],
+)
+def test_inputs_come_first_where_others_would_explain_the_step(deployment: Deployment, told: str | None) -> None:
+    facts = decoding(deployment, 0.00607, batch=8, context=1000)
+    found = diagnose(facts, {}, attribute(facts, {}), "decode").missing
+    first = found[0] if found and found[0].startswith("check the inputs") else None
+    assert first == told

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recompute import recompute
 
+from pytest_llmroof.analysis.attribution import Attribution, Cause, Share
 from pytest_llmroof.analysis.diagnosis import Diagnosis, Evidence, Remedy
 from pytest_llmroof.analysis.facts import Busy
 from pytest_llmroof.bounded import Bounded
@@ -118,6 +119,27 @@ def test_a_first_line_is_one_line_of_at_most_200_characters(words: str, gate_id:
     assert len(line.splitlines()) == 1
 
 
+def test_what_nothing_tells_apart_is_one_figure_everywhere() -> None:
+    # 14.6 % are 15 %: said in words, in evidence, and among the shares, which add up to 100 by rounding others.
+    parts: dict[Cause, float] = {"memory floor: weights": 0.634, "kernel ceiling": 0.154,
+                                 "exposed communication: transport": 0.066, "not attributed": 0.146}  # fmt: skip
+    shares = tuple(Share(cause, share * 0.0262, share, False, "an estimate") for cause, share in parts.items())
+    either = Diagnosis("C or D", ("C", "D", "F"), "one or the other", None, "low", "decode")
+    split = Attribution("decode step", 0.0262, shares)
+    text = " ".join(whole_text(made.flagship_verdict(), diagnoses={"decode": either}, attribution=split).split())
+    assert "15 % of each step is lost, and these sources do not tell to what" in text
+    assert "63 % memory floor, 7 % exposed communication (estimated), 15 % not attributed (estimated), 15 %" in text
+
+
+def test_pauses_behind_other_prompts_are_said_to_be_that() -> None:
+    waits = Diagnosis("B", ("B",), "compute-bound prefill", "compute", "medium", "decode")
+    p99 = made.measured("itl.p99", 0.0614, 0.06, 0.07, "seconds")
+    late = made.verdict(made.gate("itl.p99", "<=", 0.05, "50ms", "seconds"), p99)
+    text = whole_text(late, diagnoses={"decode": waits})
+    assert "outputs wait for other requests' prompts in the same steps" in " ".join(text.split())
+    assert "arithmetic units" not in text
+
+
 def test_assumed_facts_are_marked() -> None:
     assumed = replace(made.TP4, provenance={"tensor_parallel": "assumed", "weights": "assumed"})
     text = whole_text(made.flagship_verdict(), deployment=assumed)
@@ -190,6 +212,15 @@ def test_percentages_add_up_and_stay_near(parts: list[float]) -> None:
     whole = percentages(shares)
     assert sum(whole) == 100
     assert all(abs(percent - share * 100) < 1 for percent, share in zip(whole, shares, strict=True))
+
+
+@given(st.lists(st.floats(0.001, 1), min_size=2, max_size=9), st.integers(0, 1))
+def test_a_share_that_is_said_alone_is_rounded_alone(parts: list[float], plain: int) -> None:
+    shares = [part / sum(parts) for part in parts]
+    whole = percentages(shares, plain)
+    assert f"{whole[plain]} %" == f"{shares[plain] * 100:.0f} %"
+    assert sum(whole) == 100
+    assert all(abs(percent - share * 100) <= 1 for percent, share in zip(whole, shares, strict=True))
 
 
 @given(st.floats(1e-6, 1e6), st.sampled_from([">=", "<="]), st.sampled_from(["fraction", "seconds"]))
