@@ -21,7 +21,7 @@ from pytest_llmroof.options import REPORT_WRITERS, settings
 from pytest_llmroof.report.document import report_document, window_document
 from pytest_llmroof.report.terminal import summary_lines
 from pytest_llmroof.roofline.deployment import Deployment
-from pytest_llmroof.windows import Assessed, Document, completed
+from pytest_llmroof.windows import Assessed, Document, completed, with_default_gates
 
 _COLOURS: Final = {
     "FAIL": {"red": True}, "NOT MEASURED": {"red": True}, "WARNED": {"yellow": True}, "PASS": {"green": True},
@@ -151,7 +151,8 @@ def _specs(config: pytest.Config, file: str) -> Iterable[WindowSpec]:
         if file == COMMAND_LINE:
             return [command_line_spec(config)]
         if path.suffix in (".yaml", ".yml"):
-            return [completed(config, spec) for spec in load_gate_file(path, config.rootpath)]
+            specs = [completed(config, spec) for spec in load_gate_file(path, config.rootpath)]
+            return [with_default_gates(spec) if spec.default_severity else spec for spec in specs]
     except (LlmroofError, OSError):
         # The run itself has told of a file that is wrong; its gates stay in the list of what did not run.
         return []

@@ -31,6 +31,20 @@ def outcome(project: Any, *options: str) -> tuple[int, dict[str, Any]]:
     return int(result.ret), json.loads((project.path / "report.json").read_text())
 
 
+def test_deselected_default_gates_stand_in_their_window(project: Any) -> None:
+    file = project.gates(PASSES)
+    lines = file.read_text().splitlines()
+    kept = (line for line in lines if "gates:" not in line and PASSES not in line and "phase:" not in line)
+    file.write_text("\n".join(kept).replace("  decode:", "  night:") + "\n")
+    project.gates(PASSES, name="other.llmroof.yaml")
+    document = project.report("-k", "decode and not night")
+    night = next(window for window in document["windows"] if window["name"] == "night")
+    assert [(gate["default"], gate["verdict"], gate["reason"]) for gate in night["gates"]] == [
+        (True, "not run", "deselected")
+    ]
+    assert document["not_run"] == []
+
+
 def test_labels_of_a_gate_file_are_in_the_report_and_the_command_line_adds(project: Any) -> None:
     file = project.gates(PASSES)
     file.write_text("labels: {engine: vllm-0.33.1, node: a}\n" + file.read_text())
