@@ -83,6 +83,9 @@ class Aggregator:
         if report.outcome in ("passed", "failed", "skipped"):
             self.gates[report.nodeid, str(report.when)] = payload["gates"]
             self.other_failures = self.other_failures or (report.failed and not payload["breach"])
+        if payload["word"] is None:
+            # Pytest keeps every report to the end; what was read of it need not stay with it.
+            del report.__dict__["_llmroof"]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> Any:

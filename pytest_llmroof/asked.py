@@ -5,7 +5,6 @@ from __future__ import annotations
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.gates.spec import WindowSpec
 from pytest_llmroof.telemetry.engine_entries import with_engines
-from pytest_llmroof.telemetry.fleetsource import prometheus_window
 from pytest_llmroof.telemetry.window import Window
 from pytest_llmroof.units import grouped
 
@@ -30,6 +29,9 @@ def ask(spec: WindowSpec) -> Window:
             f"{first.shown}: `repeat` measures live servers again; what Prometheus holds stays the same",
             "leave `repeat` out and widen `duration`, or write windows with different `end`",
         )
+    # Here, so that windows of files do not pay for an HTTP client.
+    from pytest_llmroof.telemetry.fleetsource import prometheus_window
+
     window = prometheus_window(
         first.options,
         duration_seconds=spec.duration_seconds,

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
-import requests
-
 from pytest_llmroof.errors import ConfigError
 
 
@@ -112,9 +110,12 @@ def _netloc(parts: SplitResult) -> str:
 
 def _expanded(endpoint: Endpoint) -> list[Endpoint]:
     """One endpoint for each address of its host, where there are several and no proxy resolves the name instead."""
+    # Here, so that windows of files do not pay for an HTTP client.
+    from requests.utils import get_environ_proxies, select_proxy
+
     parts = urlsplit(endpoint.url)
-    proxies = requests.utils.get_environ_proxies(endpoint.url)
-    if requests.utils.select_proxy(endpoint.url, proxies):
+    proxies = get_environ_proxies(endpoint.url)
+    if select_proxy(endpoint.url, proxies):
         return [endpoint]
     try:
         answers = socket.getaddrinfo(parts.hostname, parts.port or parts.scheme, type=socket.SOCK_STREAM)
