@@ -41,6 +41,8 @@ def test_scaled() -> None:
 
 
 def test_nearest_names() -> None:
+    assert nearest("tp-size", ["tensor_parallel", "pipeline_parallel"]) == ["tensor_parallel"]
+    assert nearest("tp", ["tpu"]) == ["tpu"]  # what it means is no valid name here
     assert nearest("decode.mbu2", ["decode.mbu", "prefill.mfu"]) == ["decode.mbu"]
     assert did_you_mean("H10O", ["h100", "h200"]).startswith(" (did you mean 'h100'")
     assert did_you_mean("zzz", ["h100"]) == ""

@@ -104,7 +104,9 @@ def in_unit(reader: Reader, start: int, quantity: Quantity, text: str, unit: Uni
     except UnitError as error:
         reader.fail(f"{name}: {error}", start)
     if unit == "fraction" and quantity.unit is None and value > 1:
-        reader.fail(f"{name} is a share, and {text} is above 1: did you mean {text}%?", start)
+        meant = f"did you mean {text}%?" if 2 <= value <= 100 else "a share cannot exceed 100 %"
+        hint = f" (did you mean {text}%?)" if value < 2 else ""
+        reader.fail(f"{name} is a share, and {text} is above 1: {meant}{hint}", start)
     if unit == "seconds" and quantity.unit is None and value != 0:
         # Read as seconds, a limit that was meant in milliseconds would pass whatever is found.
         reader.fail(f"{name} is a duration, and {text} has no unit: did you mean {text}ms or {text}s?", start)

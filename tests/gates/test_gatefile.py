@@ -261,6 +261,7 @@ def test_all_errors_at_once_in_the_order_of_the_file(load: Loader) -> None:
         ("deployment: {tensor_parallel: 0}", "2:32: windows.w.deployment.tensor_parallel: expected a whole number of"
          " at least 1, not 0"),
         ("deployment: {expert_parallel: 1}", "2:32: windows.w.deployment.expert_parallel: expected true or false, not"),
+        ("deployment: {tp: 4}", "2:15: windows.w.deployment.tp: unknown key 'tp' (did you mean 'tensor_parallel'?)"),
         ("tensor_parallel: 4", "2:2: windows.w.tensor_parallel: unknown key 'tensor_parallel': it belongs to 'deploym"),
         ("windows: {}", "2:2: windows.w.windows: unknown key 'windows': it belongs to the file's head"),
         ("repeat: 0", "2:10: windows.w.repeat: expected a whole number of at least 1, not 0"),

@@ -142,6 +142,7 @@ def test_a_wrong_name_in_the_ini_file_is_told_where_gates_are_collected(project:
         (["--llmroof-gpu=h10O"], "*--llmroof-gpu: *h10O*did you mean*h100*"),
         (["--llmroof-model=llama-3.1-7b"], "*--llmroof-model: *llama-3.1-7b*llama-3.1-*"),
         (["--llmroof-deployment=tensor_paralel=2"], "*--llmroof-deployment*tensor_parallel*"),
+        (["--llmroof-deployment=tp=2"], "*--llmroof-deployment: *did you mean 'tensor_parallel'*"),
         (["--llmroof-deployment=tensor_parallel=two"], "*--llmroof-deployment*tensor_parallel*"),
         (["--llmroof-deployment=tensor_parallel"], "*'tensor_parallel' is not KEY=VALUE*"),
         (["--llmroof-label=engine"], "*'engine' is not KEY=VALUE*"),
