@@ -287,7 +287,7 @@ def _settle(facts: WindowFacts, decode: DecodeFacts, costs: dict[str, StepCost])
         return "samples of the load, which tell how many microbatches are under way: " + remedy("record")
     if experts >= cache:
         return "a profile, which tells how evenly tokens are routed to experts: " + remedy("profile")
-    return "outputs of one length, or per-request data: " + remedy("per_request")
+    return remedy("one_length")
 
 
 def _measured(

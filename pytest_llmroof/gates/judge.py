@@ -143,12 +143,14 @@ def _by_value(verdict: Verdict, measurement: Measurement, limit: float, baseline
 
 
 def _approximate(verdict: Verdict, reason: str, settle: str | None) -> Verdict:
-    """The verdict with one more reason to doubt it, and what would settle that."""
+    """The verdict with one more reason to doubt it, and what would settle all of them: said once, at the end."""
+    settled = "; ".join(dict.fromkeys(filter(None, (verdict.settle, settle))))
+    earlier = (verdict.reason or "").removesuffix(verdict.settle or "").removesuffix("; ")
     return replace(
         verdict,
         approximate=True,
-        reason="; ".join(filter(None, (verdict.reason, reason, settle))),
-        settle="; ".join(filter(None, (verdict.settle, settle))) or None,
+        reason="; ".join(filter(None, (earlier, reason, settled))),
+        settle=settled or None,
     )
 
 

@@ -43,13 +43,15 @@ def quantity_apart(gate: Document) -> str:
 
 
 def _not_measured(gate: Document, room: int) -> str:
-    """The reason is cut before what was asked: both must be read."""
+    """The reason is cut before what was asked: both must be read. What would settle it is for the lines below."""
     word = gate["verdict"]
     head = {"no data": "NOT MEASURED: ", "not judged": "NOT JUDGED: ", "not run": "NOT RUN: "}.get(
         word, f"NOT MEASURED ({word}): "
     )
     asked = "; expected " + shorten(expected(gate), _SHORTEST_EXPECTATION)
     reason = one_line(gate["reason"] or gate["in_words"] or "no reason was given").rstrip(".;")
+    if word == "inconclusive" and gate["settle"]:
+        reason = reason.removesuffix(one_line(gate["settle"]).rstrip(".;")).rstrip("; ") or reason
     return head + shorten(reason, room - len(head) - len(asked)) + asked
 
 

@@ -63,6 +63,17 @@ def test_an_approximate_verdict_says_what_would_settle_it() -> None:
     assert reason == "the limit 50 ms lies inside the interval of the measurement, 45 ms .. 55 ms; 1 200 more requests"
 
 
+def test_several_doubts_are_settled_by_one_list_at_the_end() -> None:
+    turns = Alternative("tensor_parallel = 2 (assumed 1)", 0.40)
+    outcome = measured(0.75, 0.74, 0.76, settle="a longer window", alternatives=(turns,))
+    verdict = judge(parse_gate("decode.mbu >= 75%"), outcome, strict=True)
+    assert verdict.settle == "a longer window; write what holds under `deployment:` (tensor_parallel)"
+    assert verdict.reason == (
+        "the limit 75 % lies inside the interval of the measurement, 74 % .. 76 %; "
+        f"tensor_parallel = 2 (assumed 1) would give 40 % and fail; {verdict.settle}"
+    )
+
+
 @pytest.mark.parametrize(
     ("expression", "outcome", "word"),
     [

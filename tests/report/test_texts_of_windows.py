@@ -64,6 +64,15 @@ def test_what_nobody_confirmed_is_settled_by_writing_it() -> None:
     assert "outputs of one length" not in text  # that would narrow the interval, which the limit lies outside of
 
 
+def test_what_would_settle_a_limit_inside_the_interval_is_said_once() -> None:
+    window = judged("decode-8b", "decode.mbu >= 79.3%", strict=True)
+    (gate,) = window["gates"]
+    assert gate["verdict"] == "inconclusive"
+    text = " ".join(failing_text(window, gate).split())
+    assert text.count("record with outputs of one fixed length, or keep per-request data (vllm bench serve ...") == 1
+    assert text.count("per-request data") == text.count("of one fixed length") == 1
+
+
 def test_a_window_that_cannot_be_read_says_so_once() -> None:
     text = text_of("nowhere", "itl.mean <= 8ms")
     assert "nowhere does not exist" in text
