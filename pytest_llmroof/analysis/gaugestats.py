@@ -89,7 +89,8 @@ def _dense(facts: WindowFacts, inside: Series) -> bool:
     if len(inside.times) < threshold("gauge_samples"):
         return False
     gap, duration = _widest(facts, inside)
-    return gap <= threshold("gauge_gap") * duration * (1 + 1e-9)
+    # The time of a sample is known to within its scrapes only: a tenth sampled ten times must not hang on jitter.
+    return gap <= threshold("gauge_gap") * duration * (1 + 1e-9) + facts.window.clock_error_seconds
 
 
 def _widest(facts: WindowFacts, inside: Series) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pytest_llmroof.data import load
+from pytest_llmroof.errors import SourceError
 from pytest_llmroof.report.figures import precise, quantity
 from pytest_llmroof.report.gatefile import Commented, gate_file
 from pytest_llmroof.report.headline import one_line
@@ -80,8 +81,21 @@ def calibrated(reports: Sequence[tuple[str, Document]]) -> str:
             groups.setdefault(_group(window), []).append(Seen(name, document["created"], window))
     windows = {_window_name(seen, list(groups.values())): _window(seen) for seen in groups.values()}
     names = ", ".join(dict.fromkeys(name for name, _ in reports))
+    bare = [name for name, keys in windows.items() if not any(map(_asks, keys.get("gates", ())))]
+    if len(bare) == len(windows):
+        raise SourceError(
+            f"{names}: no limit is supported, as nothing was measured ({', '.join(bare) or 'no window'})",
+            "mend what its gates say is missing, and write the report again: pytest --llmroof-report=FILE.json",
+        )
     introduction = [line.format(reports=names, s="" if len(reports) > 1 else "s") for line in _INTRODUCTION]
-    return gate_file(introduction, windows)
+    if bare:
+        introduction.append(f"Left out, as nothing was measured that supports a limit: {', '.join(bare)}.")
+    return gate_file(introduction, {name: keys for name, keys in windows.items() if name not in bare})
+
+
+def _asks(gate: object) -> bool:
+    """Whether a gate is more than a comment."""
+    return not (isinstance(gate, Commented) and gate.value is None)
 
 
 def _group(window: Document) -> str:

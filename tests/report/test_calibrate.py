@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from pytest_llmroof.__main__ import main
 from pytest_llmroof.analysis.measurement import Outcome
+from pytest_llmroof.errors import SourceError
 from pytest_llmroof.gates.file import load_gate_file
 from pytest_llmroof.gates.grammar import parse_gate
 from pytest_llmroof.gates.spec import TelemetrySource
@@ -93,6 +94,14 @@ def test_what_was_not_bounded_is_a_comment(tmp_path: Path) -> None:
     text = calibrated([("report.json", report(gate, measured={**outcomes(), "ttft.p99": beyond}))])
     assert "# ttft.p99 <=: no limit is supported: 12 s (10 s to unbounded, 3100 samples)" in text
     assert "ttft.p99" not in [gate.metric for gate in read(text, tmp_path).gates]
+
+
+def test_reports_that_measured_nothing_support_no_file() -> None:
+    beyond = made.measured("ttft.p99", 12.0, 10.0, math.inf, "seconds", bucketed=True)
+    gate = made.verdict(made.gate("ttft.p99", "<=", 2.0, "2s", "seconds"), beyond)
+    empty = report(gate, measured={"ttft.p99": beyond})
+    with pytest.raises(SourceError, match=r"night\.json: no limit is supported.*--llmroof-report="):
+        calibrated([("night.json", empty)])
 
 
 def test_severity_and_replicas_are_kept(tmp_path: Path) -> None:
