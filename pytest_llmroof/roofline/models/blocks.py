@@ -83,11 +83,14 @@ def norms(shape: Shape, *names: str, bias: bool = False, final: str = "model.nor
 
 
 def vocabulary(shape: Shape, *, head_bias: bool = False, width: int | None = None) -> Block:
-    """The input embedding and the head, which are one table where they are tied. ``width``: not the hidden size."""
+    """The input embedding and the head, which are one table where they are tied; a bias of the head stays its own.
+
+    ``width``: not the hidden size.
+    """
     width = width or shape.hidden
     table = Tensor("model.embed_tokens", "embedding", shape.vocabulary, width, tied=shape.tied)
     if shape.tied:
-        return Block((table,))
+        return Block((table, *([vector("lm_head.bias", shape.vocabulary, ways=math.inf)] if head_bias else [])))
     return Block((table, linear("lm_head", "head", shape.vocabulary, width, bias=head_bias)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from pytest_llmroof.errors import UnknownModelError
@@ -120,7 +121,8 @@ def nemotron_h(config: Config, shape: Shape) -> Block:
         blocks.append(
             mixture(shape, routing, layers=sparse, path="mixer", names=PLAIN, shared_size=shared, bias=bias)
         )
-    return joined((*blocks, norms(shape, "norm"), vocabulary(shape)))
+    # Whatever a file says: the class ties nothing.
+    return joined((*blocks, norms(shape, "norm"), vocabulary(replace(shape, tied=False))))
 
 
 def _pattern(config: Config) -> list[str]:

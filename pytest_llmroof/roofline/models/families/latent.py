@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from pytest_llmroof.errors import UnknownModelError
 from pytest_llmroof.roofline.models.attention import Latents, indexer, latent_attention
@@ -67,7 +68,7 @@ def kimi_linear(config: Config, shape: Shape) -> Block:
         config.whole("num_local_experts"), config.whole("num_experts_per_tok"), size, correction=True
     )
     return decoder(
-        shape,
+        replace(shape, tied=False),  # whatever a file says: the class ties nothing
         kimi_delta(shape, sizes, of_kind(found, LINEAR)),
         latent_attention(shape, Latents.of(config), layers=of_kind(found, FULL)),
         mixture(shape, routing, layers=sparse, shared_size=size * config.count("n_shared_experts")),
