@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_llmroof.errors import ConfigError
+from pytest_llmroof.errors import ConfigError, ConfigErrors
 from pytest_llmroof.gates.assessment import Assessment
 from pytest_llmroof.gates.build import window_spec
 from pytest_llmroof.gates.gate import Gate
@@ -89,11 +89,18 @@ def validate(metafunc: pytest.Metafunc) -> None:
     """Refuse a test with a wrong mark when it is collected, before anything runs."""
     item, problem = metafunc.definition, None
     try:
-        gates_of(item.iter_markers("llmroof_gate"))
+        marked_spec(item)
     except ConfigError as error:
-        problem = str(error)
+        problem = _at_test(item, error)
     if problem is not None:  # not while the error is handled: pytest would show both
-        pytest.fail(f"{item.nodeid}: {problem}", pytrace=False)
+        pytest.fail(problem, pytrace=False)
+
+
+def _at_test(item: pytest.Item, error: ConfigError) -> str:
+    """Every problem of a test's marks with the test's file, line and name."""
+    path, line, _name = item.location
+    problems = error.errors if isinstance(error, ConfigErrors) and error.errors else [error]
+    return "\n".join(f"{path}:{(line or 0) + 1}: {item.name}: {each}" for each in problems)
 
 
 def judged_body(item: pytest.Item) -> Generator[None, object, object]:
@@ -104,7 +111,7 @@ def judged_body(item: pytest.Item) -> Generator[None, object, object]:
     try:
         spec = marked_spec(item)
     except ConfigError as error:
-        problem = str(error)
+        problem = _at_test(item, error)
     if spec is None:
         # Marks of a parameter or of a TestCase's method are not seen when tests are generated.
         pytest.fail(problem, pytrace=False)

@@ -78,8 +78,8 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A wrong gate on a test is found when it is collected."""
-    if metafunc.definition.get_closest_marker("llmroof_gate") is not None:
+    """A wrong mark on a test is found when it is collected."""
+    if any(metafunc.definition.get_closest_marker(name) is not None for name in ("llmroof_gate", "llmroof")):
         from pytest_llmroof.markers import validate
 
         validate(metafunc)

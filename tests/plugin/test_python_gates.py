@@ -147,12 +147,15 @@ def test_a_wrong_gate_mark_is_a_collection_error(project: Any, mark: str, gist: 
         ('llmroof(telemetry="after.prom", deployment={"tensor_paralel": 2})', "*tensor_parallel*"),
     ],
 )
-def test_a_wrong_window_mark_fails_the_test_with_one_sentence(project: Any, mark: str, gist: str) -> None:
-    judged, read = f"{PASSES}def test_a(): pass\n", "def test_b(llmroof): len(llmroof)\n"
-    module(project, f"@pytest.mark.{mark}\n{judged}@pytest.mark.{mark}\n{read}")
+@pytest.mark.parametrize(
+    "test", [f"{PASSES}def test_a(): pass\n", "def test_a(llmroof): len(llmroof)\n", "def test_a(): pass\n"]
+)
+def test_a_wrong_window_mark_is_an_error_of_collection(project: Any, mark: str, gist: str, test: str) -> None:
+    module(project, f"\n@pytest.mark.{mark}\n{test}")
     result = project.run()
-    result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines([gist])
+    result.assert_outcomes(errors=1)
+    line = (project.path / "test_it.py").read_text().split("@", 1)[0].count("\n") + 1
+    result.stdout.fnmatch_lines([f"test_it.py:{line}: test_a: {gist}"])
     result.stdout.no_fnmatch_line("*Traceback*")
     result.stdout.no_fnmatch_line("*During handling*")
 
