@@ -117,7 +117,7 @@ _EFFECTS: Final = {
     "fp8_compute": "linear FLOPs at the FP8 peak and what kernels reach of it",
     "prefix_caching": "prefill falls by the share of tokens found",
     "inside_nvlink": "exchange time on NVLink; or, where the cause is in doubt, the whole loss as an upper bound",
-    "lower_degree": "floor x t/t', and the exchanges of fewer ranks, where the weights still fit",
+    "lower_degree": "floor and kernel ceiling x t/t', and the exchanges of fewer ranks, where the weights still fit",
     "pipeline_across_nodes": "the exchanges that then cross the network",
     "expert_parallelism": "the exchanges of tokens instead of all-reduces",
     "fused_all_reduce": "count x (latency + size / bandwidth)",
