@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 
 from pytest_llmroof.breach import GateBreach, representation
+from pytest_llmroof.bugs import bug_representation, is_bug
 from pytest_llmroof.errors import ConfigError, ConfigErrors
 from pytest_llmroof.gates.build import window_spec
 from pytest_llmroof.gates.file import load_gate_file
@@ -37,7 +38,7 @@ class GateFile(pytest.File):
         """Every problem with its position, without a traceback."""
         if isinstance(excinfo.value, ConfigError):
             return _collection_error(self, excinfo.value)
-        return super().repr_failure(excinfo)
+        return _bug(self, excinfo) or super().repr_failure(excinfo)
 
 
 class WindowNode(pytest.Collector):
@@ -54,6 +55,10 @@ class WindowNode(pytest.Collector):
         """An item per gate."""
         for index, gate in enumerate(self.spec.gates):
             yield GateItem.from_parent(self, name=gate.name, spec=self.spec, gate=gate, index=index)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """A mistake of ours, in a sentence."""
+        return _bug(self, excinfo) or super().repr_failure(excinfo)
 
 
 class CommandLineGates(pytest.Collector):
@@ -73,7 +78,7 @@ class CommandLineGates(pytest.Collector):
         """A problem of the options, without a traceback."""
         if isinstance(excinfo.value, ConfigError):
             return _collection_error(self, excinfo.value)
-        return super().repr_failure(excinfo)
+        return _bug(self, excinfo) or super().repr_failure(excinfo)
 
 
 class GateItem(pytest.Item):
@@ -109,7 +114,7 @@ class GateItem(pytest.Item):
             path, line, _name = self.reportinfo()
             shown = _relative(path, self.config.rootpath)
             return representation(excinfo.value.text, excinfo.value.headline, shown, (line or 0) + 1)
-        return super().repr_failure(excinfo, style)
+        return _bug(self, excinfo) or super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """File and line of the gate. The title must not end the node id: pytest would rewrite its dots."""
@@ -169,6 +174,14 @@ def _all_completed(config: pytest.Config, specs: tuple[WindowSpec, ...]) -> list
         distinct = list({str(error): error for error in errors}.values())
         raise distinct[0] if len(distinct) == 1 else ConfigErrors(distinct)
     return done
+
+
+def _bug(node: pytest.Item | pytest.Collector, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:
+    """A mistake of ours in a sentence; None for anything else, and where the whole traceback was asked for."""
+    if node.config.option.fulltrace or not is_bug(excinfo.value):
+        return None
+    line = (node.reportinfo()[1] or 0) + 1 if isinstance(node, pytest.Item) else 0
+    return bug_representation(node, excinfo.value, line)
 
 
 def _collection_error(node: pytest.Collector, error: ConfigError) -> Any:

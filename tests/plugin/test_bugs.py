@@ -1,0 +1,58 @@
+"""A mistake of the plugin's own: a failure in one sentence, of the gates that it concerns and no other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_llmroof.analysis.facts import Phase, WindowFacts
+from pytest_llmroof.analysis.gather import gather
+from pytest_llmroof.roofline.deployment import Deployment
+from pytest_llmroof.telemetry.window import Window
+
+PASSES = "decode.mbu >= 30%"
+
+
+def test_a_mistake_in_measuring_fails_the_gates_of_its_window(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(window: Window, deployment: Deployment, phase: Phase | None) -> WindowFacts:
+        if phase == "prefill":
+            raise KeyError("nowhere")
+        return gather(window, deployment, phase)
+
+    file = project.gates(PASSES)
+    file.write_text(file.read_text() + "  bad:\n    phase: prefill\n    telemetry: [before.prom, after.prom]\n"
+                    "    gates: [prefill.mfu >= 1%, ttft.p99 <= 2s]\n")  # fmt: skip
+    monkeypatch.setattr("pytest_llmroof.assess.gather", wrong)
+    result = project.run("-rf")
+    result.assert_outcomes(passed=1, failed=2)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        ["this is a bug in pytest-llmroof, please report it: KeyError: 'nowhere' (pytest_llmroof/assess.py:*"] * 2
+    )
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
+    assert len(result.outlines) < 40
+    whole = project.run("--full-trace")
+    whole.assert_outcomes(passed=1, failed=2)
+    whole.stdout.no_fnmatch_line("*this is a bug*")
+
+
+def test_a_mistake_in_collecting_is_an_error_of_the_file(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(*_: object) -> None:
+        raise TypeError("first line\nsecond")
+
+    project.gates(PASSES)
+    monkeypatch.setattr("pytest_llmroof.items._all_completed", wrong)
+    result = project.run()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        ["this is a bug in pytest-llmroof, please report it: TypeError: first line (pytest_llmroof/items.py:*"]
+    )
+
+
+def test_a_mistake_in_somebody_s_hook_is_shown_as_pytest_does(project: Any) -> None:
+    project.gates(PASSES)
+    project.pytester.makeconftest("def pytest_llmroof_accelerators(config): return {}['theirs']\n")
+    result = project.run()
+    result.stdout.fnmatch_lines(["*KeyError: 'theirs'*"])
+    result.stdout.no_fnmatch_line("*this is a bug in pytest-llmroof*")
