@@ -176,6 +176,7 @@ class _Run:
             _say(f"{each.count} failed: {each.reason}")
         if any(count < 2 for count in pages.values()):
             return code or _fail("an endpoint has fewer than two scrapes: no window can be measured from it")
+        _say(f"gates read it with 'telemetry: {self.out}' in a gate file, or --llmroof-telemetry={self.out}")
         return code
 
 

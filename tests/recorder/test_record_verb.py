@@ -75,7 +75,8 @@ def test_a_load_is_framed(server: Any, folder: Path) -> None:
     kept = pages(folder / "rec/night1")
     assert len(kept) == server.scrapes >= 12  # one before the load, ten in it at least, one after it
     says = f"llmroof record: {len(kept)} scrapes of 1 endpoint in rec/night1"
-    assert result.stderr.splitlines() == ["load went well", says]
+    step = "gates read it with 'telemetry: rec/night1' in a gate file, or --llmroof-telemetry=rec/night1"
+    assert result.stderr.splitlines() == ["load went well", says, f"llmroof record: {step}"]
     heads = [path.read_text().splitlines()[:3] for path in kept]
     times = [float(first.removeprefix("# scraped_at ")) for first, _, _ in heads]
     assert times == sorted(times)
@@ -148,7 +149,7 @@ def test_failed_scrapes_are_noted_and_never_a_page(
     server.answer = lambda handler: respond_with(b"a 1\n", 503 if server.scrapes == 3 else 200)(handler)
     result = record("--out=rec", "--interval=20ms", server.url, *load(server, 5))
     assert result.returncode == 0
-    assert result.stderr.splitlines()[-1] == f"llmroof record: 1 failed: {server.url} is not ready (503)"
+    assert result.stderr.splitlines()[-2] == f"llmroof record: 1 failed: {server.url} is not ready (503)"
     assert len(pages(folder / "rec")) == server.scrapes - 1
     (noted,) = manifest(folder / "rec")["failed_scrapes"]
     assert (noted["count"], noted["reason"]) == (1, f"{server.url} is not ready (503)")
@@ -177,7 +178,7 @@ def test_durations_stand_for_a_command(server: Any, folder: Path, capfd: pytest.
     assert len(pages(folder / "rec")) == 2
     about = manifest(folder / "rec")
     assert (about["ended"], about["command"], about["exit_code"]) == ("duration", None, 0)
-    assert capfd.readouterr().err == "llmroof record: 2 scrapes of 1 endpoint in rec\n"
+    assert capfd.readouterr().err.splitlines()[0] == "llmroof record: 2 scrapes of 1 endpoint in rec"
 
 
 def test_a_warm_up_is_left_out(server: Any, folder: Path) -> None:
