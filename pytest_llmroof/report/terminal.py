@@ -107,8 +107,17 @@ def _doubt(gate: Document) -> str:
 def _not_run_lines(not_run: Sequence[Document], width: int, words: int) -> Iterator[str]:
     if not_run:
         names = ", ".join(one["node_id"] for one in not_run)
-        count = f"{len(not_run)} gate{'s' if len(not_run) > 1 else ''}"
+        # A gate has a row of its own; of a Python test that did not run only the test is known.
+        gates = sum("verdict" in one or _of_gate(one["node_id"]) for one in not_run)
+        counts = ((gates, "gate"), (len(not_run) - gates, "test"))
+        count = ", ".join(f"{number} {what}{'s' * (number > 1)}" for number, what in counts if number)
         yield _fitted(f"{'NOT RUN':{words}}  {count}: {names}", width)
+
+
+def _of_gate(node_id: str) -> bool:
+    """Whether an item is a gate: of a gate file, or of the command line."""
+    file = node_id.partition("::")[0]
+    return file == "llmroof" or file.endswith((".yaml", ".yml"))
 
 
 def _fitted(line: str, width: int) -> str:

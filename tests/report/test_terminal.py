@@ -33,6 +33,12 @@ def report(**changes: Any) -> dict[str, Any]:
     return report_document([window], labels={}, created="", not_run=missed)
 
 
+def test_tests_that_did_not_run_are_not_counted_as_gates() -> None:
+    missed = [{"node_id": name, "reason": "deselected"} for name in ("a.yaml::w::x", "test_a.py::a", "test_a.py::b")]
+    *_, line = summary_lines(report_document([], labels={}, created="", not_run=missed), 160)
+    assert line == "NOT RUN  1 gate, 2 tests: a.yaml::w::x, test_a.py::a, test_a.py::b"
+
+
 def test_one_line_a_gate_worst_margin_first() -> None:
     assert summary_lines(report(), 160) == [
         "4 x NVIDIA H100 SXM5 80GB, bf16 989 TFLOP/s dense, 3.35 TB/s; Llama 3.1 70B bf16, TP 4",
