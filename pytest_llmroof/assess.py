@@ -93,7 +93,9 @@ def read(spec: WindowSpec, taken: Taken | None = None) -> list[Window]:
         names = ", ".join(f"${name}" for name in spec.unset)
         raise SourceError(f"environment variable {names} is not set and has no default", f"set {names} for pytest")
     if not spec.telemetry:
-        raise SourceError("the window names no telemetry", "write `telemetry:` or give --llmroof-telemetry=SOURCE")
+        in_file = spec.id.partition("::")[0].endswith((".yaml", ".yml"))
+        key = "telemetry:" if in_file else "@pytest.mark.llmroof(telemetry=[...])"
+        raise SourceError("the window names no telemetry", f"write `{key}` or give --llmroof-telemetry=SOURCE")
     paths = [(source.path, source.shown) for source in spec.telemetry if source.path is not None]
     if asks(spec):
         return [ask(spec)]

@@ -328,3 +328,10 @@ def test_the_repr_of_a_roofline_holds_figures_only(project: Any) -> None:
     assert "Roofline(peak_flops_per_second=" in text
     assert "ridge_flops_per_byte=295." in text
     assert "function" not in text
+
+
+def test_a_mark_without_telemetry_says_where_a_mark_names_it(project: Any) -> None:
+    module(project, f"@pytest.mark.llmroof(gpu='h100')\n{PASSES}def test_a(): pass\n")
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*write `@pytest.mark.llmroof(telemetry=[[]...])` or give --llmroof-telemetry=*"])
