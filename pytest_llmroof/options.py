@@ -129,10 +129,10 @@ def read(config: pytest.Config) -> Settings:
         gates=tuple(dict.fromkeys(option("gate"))),
         labels=dict(label.split("=", 1) for label in option("label")),
         reports=tuple(config.invocation_params.dir / name for name in option("report")),
-        strict=bool(option("strict") or config.getini("llmroof_strict")),
+        strict=bool(option("strict") or _ini(config, "strict")),
         unmeasured_exit=option("unmeasured-exit") or 1,
         asked=tuple(f"--llmroof-{name}" for name in asked),
-        required=bool(config.getini("llmroof_required")),
+        required=bool(_ini(config, "required")),
         record=config.invocation_params.dir / option("record") if option("record") else None,
     )
 
@@ -153,9 +153,17 @@ def scalar(entry: str) -> tuple[str, Any]:
         return key.strip(), value
 
 
+def _ini(config: pytest.Config, name: str) -> Any:
+    """An ini value. ``pytest.UsageError`` where its type is wrong, which pytest itself raises since 9.2 only."""
+    try:
+        return config.getini(f"llmroof_{name}")
+    except (TypeError, ValueError) as error:
+        raise pytest.UsageError(f"llmroof_{name}: {error}") from None
+
+
 def _read_ini(config: pytest.Config) -> Given:
     def ini(name: str) -> Any:
-        return config.getini(f"llmroof_{name}")
+        return _ini(config, name)
 
     file = config.inipath
     named = file.name if file else "ini"
