@@ -186,7 +186,7 @@ def _explain(error: Any, shown: str | None) -> str:
     if keyword == "enum":
         names = schema.get("examples", rule)  # where the rest are other words for them
         near = did_you_mean(value, names) if isinstance(value, str) and shown is None else ""
-        return f"expected {', '.join(names[:-1])} or {names[-1]}, not {found}{near}"
+        return f"expected {' or '.join(filter(None, (', '.join(names[:-1]), names[-1])))}, not {found}{near}"
     if keyword == "required":
         missing = [key for key in rule if key not in value]
         return f"needs the key {missing[0]!r}"

@@ -9,6 +9,7 @@ from pytest_llmroof.gates.spec import WindowSpec
 from pytest_llmroof.report.wire import Document
 from pytest_llmroof.roofline.accelerator import Accelerator
 from pytest_llmroof.roofline.deployment import Deployment
+from pytest_llmroof.roofline.models.architecture import Architecture
 
 
 def gpu_document(deployment: Deployment) -> Document | None:
@@ -49,6 +50,7 @@ def model_document(deployment: Deployment) -> Document | None:
         "experts": model.experts,
         "experts_per_token": model.experts_per_token,
         "left_out": model.left_out,
+        "class_defaults": model.class_defaults if isinstance(model, Architecture) else (),
     }
 
 

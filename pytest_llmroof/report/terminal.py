@@ -151,6 +151,7 @@ def scope_text(window: Document, verbosity: int = 0) -> str:
     if not parts:
         return ""
     assumed = [name for key, name in _ASSUMED.items() if window["provenance"].get(key) == "assumed"]
+    assumed += [f"{key} (its class's default)" for key in (model["class_defaults"] if model else ())]
     if assumed:
         parts.append(f"assumed: {', '.join(assumed)}")
     if window["gpu"] and window["gpu"]["also"]:

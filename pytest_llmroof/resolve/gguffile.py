@@ -47,7 +47,8 @@ def _read(paths: tuple[Path, ...], shown: str, stamps: tuple[tuple[int, int], ..
         try:
             headers.append(_header(path))
         except HeaderError as error:
-            return ConfigError(f"the header is broken: {error.problem}", Position(f"{name}:byte {error.offset}"))
+            problem = f"the header is broken: {error.problem}; is the file whole?"
+            return ConfigError(problem, Position(f"{name}:byte {error.offset}"))
         except UnknownModelError as error:
             return UnknownModelError(f"{name}: {error}")
         except OSError as error:

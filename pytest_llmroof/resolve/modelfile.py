@@ -18,6 +18,10 @@ from pytest_llmroof.roofline.models.checkpoint import quantisation_block
 from pytest_llmroof.roofline.models.reading import ConfigKeyError
 from pytest_llmroof.roofline.models.textmodel import DECODER
 
+#: What to do about a file that describes no model (a tokeniser's, an adapter's, the weights themselves).
+_NAME_INSTEAD = "name the checkpoint's own config.json or its folder, or a .gguf file"
+#: How the files begin that Git LFS leaves in place of large ones.
+_POINTER = "version https://git-lfs"
 _VOUCHED_KEYS = ("config", "architecture")
 
 
@@ -92,7 +96,12 @@ def _read(
     """Read once for all windows that name it, as long as the files stay the same; what went wrong is kept too."""
     try:
         text = file.read_text(encoding="utf-8-sig")
+        if text.startswith(_POINTER):
+            raise ConfigError(f"a pointer of Git LFS, not the file itself: fetch it (git lfs pull), {_NAME_INSTEAD}")
         config = _object(text, shown)
+        if "model_type" not in config:
+            problem = f"not a model's config.json: it has no `model_type`; {_NAME_INSTEAD}"
+            raise ConfigError(problem, Position(shown, 1, 1))
         beside = _sidecar(file)
         if beside is not None and quantisation_block(config) is None:
             config = {**config, "quantization_config": beside}
@@ -107,7 +116,7 @@ def _read(
     except OSError as error:
         return ConfigError(f"cannot be read: {error.strerror}", Position(shown))
     except UnicodeDecodeError:
-        return ConfigError("not a config.json: it is not UTF-8 text", Position(shown))
+        return ConfigError(f"not a config.json: it is not UTF-8 text; {_NAME_INSTEAD}", Position(shown))
 
 
 def _object(text: str, shown: str) -> dict[str, Any]:
@@ -115,12 +124,12 @@ def _object(text: str, shown: str) -> dict[str, Any]:
     try:
         config = json.loads(text)
     except json.JSONDecodeError as error:
-        problem = f"not a config.json: it is not JSON: {error.msg}"
+        problem = f"not a config.json: it is not JSON: {error.msg}; {_NAME_INSTEAD}"
         raise ConfigError(problem, Position(shown, error.lineno, error.colno)) from None
     except RecursionError:
         raise ConfigError("not a config.json: nested too deeply", Position(shown)) from None
     if not isinstance(config, dict):
-        raise ConfigError("not a config.json: its top level is no object", Position(shown, 1, 1))
+        raise ConfigError(f"not a config.json: its top level is no object; {_NAME_INSTEAD}", Position(shown, 1, 1))
     return config
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from pytest_llmroof.report.document import report_document, window_document
 from pytest_llmroof.report.terminal import scope_text, summary_lines
+from pytest_llmroof.roofline.models import model_from_config
 
 #: The second board of that short name, as a catalogue would list it.
 SHARED_NAME = replace(made.H100, also=("h100-sxm5-64gb",))
@@ -112,6 +113,15 @@ def test_verbose_says_what_of_a_model_is_not_counted() -> None:
     assert "Llama 3.1 70B bf16, TP 4, without the vision tower and the audio tower" in scope_text(window, 1)
     assert "without" not in scope_text(window)
     assert window["model"]["left_out"] == ["the vision tower", "the audio tower"]
+
+
+def test_sizes_that_a_config_leaves_to_its_class_are_assumed() -> None:
+    keys = {"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 32, "vocab_size": 100}
+    partial = replace(made.TP4, model=model_from_config(keys, "ours"), provenance={"weights": "assumed"})
+    window = window_document(made.assessment(deployment=partial))
+    said = "assumed: weights, hidden_size (its class's default), intermediate_size (its class's default)"
+    assert said in scope_text(window)
+    assert window["model"]["class_defaults"] == ["hidden_size", "intermediate_size"]
 
 
 def test_a_window_without_hardware_and_model_has_no_scope_line() -> None:

@@ -33,7 +33,8 @@ def test_a_large_file_is_not_read(tmp_path: Path) -> None:
 
 def test_a_cut_header_names_the_byte(tmp_path: Path) -> None:
     (tmp_path / "cut.gguf").write_bytes(dense()[:200])
-    with pytest.raises(ConfigError, match=r"^\./cut.gguf:byte 200: the header is broken: the file ends before its 21"):
+    said = r"^\./cut.gguf:byte 200: the header is broken: the file ends before its 21.*is the file whole"
+    with pytest.raises(ConfigError, match=said):
         model_of("./cut.gguf", tmp_path)
     (tmp_path / "none.gguf").write_bytes(b"")
     with pytest.raises(ConfigError, match=r"none.gguf:byte 0: .*GGUF"):

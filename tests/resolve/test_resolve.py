@@ -180,6 +180,10 @@ def test_all_problems_at_once() -> None:
         ("", "config.json:1:1", "not JSON"),
         (b"\xff\xfe{", "config.json", "UTF-8"),
         ("[" * 100_000, "config.json", "deep"),
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "config.json", "git lfs pull"),
+        ('{"tokenizer_class": "X"}', "config.json:1:1", "name the checkpoint's own config.json or its folder"),
+        ('{"model_type": "llama",\n "num_hidden_layers": null}', "config.json:2:2", "whole number, not null"),
+        ('{"model_type": "llama", "num_key_value_heads": 7}', "config.json:1:25", "a divisor of the 32"),
     ],
 )
 def test_a_config_that_is_none(tmp_path: Path, content: str | bytes, where: str, gist: str) -> None:

@@ -200,7 +200,7 @@ def test_infinity_in_a_config_is_read() -> None:
         ({"torch_dtype": "int3"}, "'torch_dtype'"),
         ({"model_type": None}, "model_type"),
         ({"model_type": "qwen3", "use_sliding_window": True, "layer_types": ["full_attention"]}, "'layer_types'"),
-        ({"model_type": "mixtral", "num_experts_per_tok": 9}, "9 experts"),
+        ({"model_type": "mixtral", "num_experts_per_tok": 9, "num_key_value_heads": 1}, "9 experts"),
     ],
 )
 def test_nonsense_is_refused_with_its_key(changes: dict[str, Any], gist: str) -> None:

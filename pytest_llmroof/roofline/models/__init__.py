@@ -107,6 +107,7 @@ def _build(
         checkpoint=checkpoint_from_config(config),
         catalogue=catalogue,
         left_out=text.left_out,
+        class_defaults=() if catalogue else text.defaulted,
     )
 
 

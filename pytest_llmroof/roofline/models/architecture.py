@@ -25,7 +25,8 @@ class Architecture:
 
     ``dtype`` is what the config says about its elements (None: it says nothing), ``checkpoint`` how it is quantised
     (None: it is not). ``catalogue`` marks a description that is ours and not the served checkpoint's, so that its
-    precisions are assumptions. ``left_out`` says what the model has beside its text model, which no step of text reads.
+    precisions are assumptions. ``left_out`` says what the model has beside its text model, which no step of text reads,
+    ``class_defaults`` which sizes the config leaves to the class.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Architecture:
     checkpoint: Checkpoint | None = None
     catalogue: bool = False
     left_out: tuple[str, ...] = ()
+    class_defaults: tuple[str, ...] = ()
     _parts: dict[str, tuple[WeightPart, ...]] = field(default_factory=dict, repr=False, compare=False)
     _stages: dict[int, tuple[Architecture, ...]] = field(default_factory=dict, repr=False, compare=False)
 

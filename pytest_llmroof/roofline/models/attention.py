@@ -8,7 +8,7 @@ from typing import Literal
 
 from pytest_llmroof.roofline.models.blocks import LAYER, Block, Layers, Shape, linear, vector
 from pytest_llmroof.roofline.models.mixers import GroupedQueryAttention, Indexer, LatentAttention
-from pytest_llmroof.roofline.models.reading import Config
+from pytest_llmroof.roofline.models.reading import Config, wrong
 from pytest_llmroof.roofline.models.tensors import Tensor
 
 QkNorm = Literal["head", "all"] | None
@@ -43,6 +43,8 @@ def attention(
     layers, place = shape.all_layers if layers is None else layers, f"{LAYER}.{path}"
     if not layers:
         return Block()
+    if shape.heads % shape.kv_heads:
+        raise wrong("num_key_value_heads", f"a divisor of the {shape.heads} attention heads", shape.kv_heads)
     value = value_dim or shape.head_dim
     query, key, outputs = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, shape.heads * value
     q, k, v, o = (f"{place}.{name}" for name in names)

@@ -116,4 +116,5 @@ class ConfigKeyError(ConfigError):
 
 def wrong(key: str, expected: str, value: object) -> ConfigKeyError:
     """The error for a key with a value of the wrong kind."""
-    return ConfigKeyError(key, f"config key {key!r}: expected {expected}, not {value!r}")
+    found = "null" if value is None else repr(value)
+    return ConfigKeyError(key, f"config key {key!r}: expected {expected}, not {found}")

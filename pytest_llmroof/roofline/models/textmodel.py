@@ -15,17 +15,23 @@ from pytest_llmroof.roofline.models.reading import Config, ConfigKeyError
 BY_HAND: Final = "model: {parameters: 70e9, active_parameters: ..., weight_bytes: ..., kv_bytes_per_token: ...}"
 #: What a user writes to vouch for a config whose model_type is not understood.
 DECODER: Final = "decoder"
+#: What nearly every file states.
+_SIZES: Final = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
 #: Keys of a text model that files also keep at the top.
 _OUTER: Final = ("tie_word_embeddings", "dtype", "torch_dtype")
 
 
 @dataclass(frozen=True)
 class TextModel:
-    """A family and the keys that it is built from; ``left_out`` is what the model has beside its text model."""
+    """A family and the keys that it is built from; ``left_out`` is what the model has beside its text model.
+
+    ``defaulted`` are the sizes that the file leaves to the family's class.
+    """
 
     family: Family
     config: Config
     left_out: tuple[str, ...]
+    defaulted: tuple[str, ...] = ()
 
 
 def text_model(config: Mapping[str, object], architecture: str | None = None) -> TextModel:
@@ -52,7 +58,9 @@ def text_model(config: Mapping[str, object], architecture: str | None = None) ->
     defaults = data["defaults"][kind]
     if isinstance(defaults, str):
         defaults = data["defaults"][defaults]
-    return TextModel(family, Config(values, defaults, data["names"].get(kind, {})), left_out)
+    keys = Config(values, defaults, data["names"].get(kind, {}))
+    defaulted = tuple(key for key in _SIZES if keys.given(key) is None and defaults.get(key) is not None)
+    return TextModel(family, keys, left_out, defaulted)
 
 
 def _kind_and_keys(config: Mapping[str, object], data: Mapping[str, Any]) -> tuple[str, Mapping[str, object]]:
