@@ -140,7 +140,8 @@ def roofline_text(window: Document, gate: Document) -> str | None:
     memory_bound = floor["memory_bound"]
     moved = quantity(cost["bytes"], "bytes", 4) if memory_bound else _flop(cost["flops"])
     estimated = " (steps estimated)" if work.get("estimated") else ""
-    text = f"{moved} per step{estimated} -> floor {quantity(floor['seconds'], 'seconds')}"
+    whose = " of the busiest GPU" if cost["busiest"] else ""
+    text = f"{moved} per step{estimated} -> floor{whose} {quantity(floor['seconds'], 'seconds')}"
     if ridge is not None:
         side = "memory-bound" if memory_bound else "compute-bound"
         text += f"; {quantity(cost['intensity'], 'FLOP/byte')}, ridge {ridge:.0f}: {side} side"

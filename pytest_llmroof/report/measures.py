@@ -114,6 +114,7 @@ def _cost_document(cost: StepCost | None) -> Document | None:
         "kv_bytes": cost.kv_bytes,
         "intensity": cost.intensity,
         "gpus": cost.gpus,
+        "busiest": {"flops": cost.busiest.flops, "bytes": cost.busiest.bytes} if cost.busiest else None,
     }
 
 

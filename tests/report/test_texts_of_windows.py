@@ -107,3 +107,12 @@ def test_a_cause_stands_in_brackets() -> None:
     text = text_of("saturated-8b", "ttft.mean <= 2s")
     assert "scenario E: admission saturation (the KV cache is full)" in text
     assert not re.search(r"scenario [^;:]*: [^;:]*:", text.split(" in words ")[0])
+
+
+def test_stages_that_are_not_alike_are_said_where_their_floor_is() -> None:
+    # 16.0 sequences at 1k: 17.2 GB over three stages, of which the last one (10 layers and the head) reads most.
+    text = text_of("decode-8b", "decode.mbu >= 75%", deployment={"pipeline_parallel": 3, "weights": "bf16"})
+    assert "17.20 GB per step -> floor of the busiest GPU 1.82 ms" in text
+    assert "per step -> floor 5.1" in text_of("decode-8b", "decode.mbu >= 99%")
+    refused = text_of("decode-8b", "decode.mbu >= 75%", deployment={"tensor_parallel": 3, "weights": "bf16"})
+    assert "vLLM does not start with tensor_parallel 3 for llama-3.1-8b: its 32 attention heads are no" in refused
