@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from pytest_llmroof.errors import ConfigError, LlmroofError, Position, UnknownModelError
-from pytest_llmroof.roofline.models.gguf import GgufModel, model_from_gguf
+from pytest_llmroof.roofline.models.gguf import GgufModel
 from pytest_llmroof.roofline.models.ggufheader import Header, HeaderError, read_header
+from pytest_llmroof.roofline.models.ggufreading import model_from_gguf
 
 _PART: Final = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as some
 from pytest_llmroof.errors import ConfigError, UnknownModelError
 from pytest_llmroof.roofline.cost import step_cost
 from pytest_llmroof.roofline.deployment import Deployment, element_bytes
-from pytest_llmroof.roofline.models.gguf import GgufModel, model_from_gguf
+from pytest_llmroof.roofline.models.gguf import GgufModel
 from pytest_llmroof.roofline.models.ggufheader import HeaderError, read_header
+from pytest_llmroof.roofline.models.ggufreading import model_from_gguf
 from pytest_llmroof.roofline.models.precisions import default_compute, own_dtype, stated_weights
 from pytest_llmroof.roofline.step import Prefill, Step
 
