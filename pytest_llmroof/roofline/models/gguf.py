@@ -29,8 +29,8 @@ class GgufModel:
     """A model in a GGUF file. Its weights have the file's size, whatever precision somebody names.
 
     ``weights`` is the word for the type that most bytes have (``q4_k``). ``tied``: the input embedding is the
-    head, too, of which the file then holds none. Layers for multi-token prediction are in the file (``file_bytes``) and no
-    part of a step.
+    head, too, of which the file then holds none. Layers for multi-token prediction are in the file (``file_bytes``) and
+    no part of a step.
     """
 
     name: str
