@@ -11,7 +11,8 @@ README = Path(__file__).parents[1] / "README.md"
 
 def command(name: str) -> str:
     """The fenced shell block that follows the marker ``<!-- command: NAME -->``."""
-    match = re.search(rf"<!-- command: {re.escape(name)} -->\n+```sh\n(.*?)```", README.read_text(encoding="utf-8"), re.S)
+    fenced = rf"<!-- command: {re.escape(name)} -->\n+```sh\n(.*?)```"
+    match = re.search(fenced, README.read_text(encoding="utf-8"), re.DOTALL)
     if match is None:
         raise SystemExit(f"README.md has no command {name!r}")
     return match.group(1)

@@ -2,7 +2,7 @@
 
     .ci/get_servers && python benchmarks/fleet.py [REPLICAS]
 
-Fills a Prometheus with five minutes of vLLM's metrics of every replica (a minute or two), then reads a window of all and
+Fills a Prometheus with five minutes of metrics of every replica (a minute or two), then reads a window of all and
 one of ten of them. Prints the time that each took, of it this process's own, and the number of HTTP requests, which
 must be the same; the large one must not take more than 60 s.
 """
