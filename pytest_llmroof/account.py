@@ -163,7 +163,7 @@ def _unmeasured(spec: WindowSpec, reasons: list[str]) -> Document:
     verdicts = tuple(
         Verdict(gate, "not run", None, reason=reason) for gate, reason in zip(spec.gates, reasons, strict=True)
     )
-    return window_document(Assessment(spec, Deployment(), None, {}, None, None, verdicts, failure="no gate ran"))
+    return window_document(Assessment(spec, Deployment(), None, {}, verdicts, failure="no gate ran"))
 
 
 def _place(window: Document, order: Mapping[str, int]) -> tuple[int, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -18,10 +18,11 @@ from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.measure import measure
 from pytest_llmroof.analysis.measurement import NoData, Outcome, Outcomes
 from pytest_llmroof.analysis.metrics import Family
+from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.thresholds import remedy
 from pytest_llmroof.asked import ask, asks
 from pytest_llmroof.errors import ConfigError, LlmroofError, SourceError
-from pytest_llmroof.gates.assessment import Assessment
+from pytest_llmroof.gates.assessment import Assessment, Reasons
 from pytest_llmroof.gates.gate import Gate
 from pytest_llmroof.gates.judge import judge
 from pytest_llmroof.gates.spec import WindowSpec
@@ -46,8 +47,7 @@ class Measured:
 
     facts: WindowFacts
     outcomes: Outcomes
-    attribution: Attribution | None
-    diagnoses: Mapping[str, Diagnosis]
+    reasons: Reasons
 
 
 def assess(spec: WindowSpec, *, strict: bool = False, taken: Taken | None = None) -> Assessment:
@@ -71,10 +71,8 @@ def assess(spec: WindowSpec, *, strict: bool = False, taken: Taken | None = None
         deployment=facts.deployment,
         facts=facts,
         outcomes=measured.outcomes,
-        attribution=measured.attribution,
-        diagnosis=measured.diagnoses[_family_of_phase(facts)],
         verdicts=verdicts,
-        diagnoses=measured.diagnoses,
+        reasons=measured.reasons,
     )
 
 
@@ -142,14 +140,25 @@ def measure_window(window: Window, deployment: Deployment, spec: WindowSpec) -> 
     """Measure, attribute and diagnose a window that was read."""
     facts = gather(window, with_telemetry(deployment, window, spec), spec.phase)
     outcomes = measure(facts)
-    observed = observed_by_engine(facts)
-    attribution = attribute(facts, outcomes, observed)
-    limit = _tpot_limit(spec.gates, facts)
+    return Measured(facts, outcomes, _reasons(facts, outcomes, _tpot_limit(spec.gates, facts)))
+
+
+def _reasons(facts: WindowFacts, outcomes: Outcomes, tpot_limit_seconds: float | None) -> Reasons:
+    """Where the time went and why, for whoever asks."""
+
+    @cache
+    def observed() -> Observed | None:
+        return observed_by_engine(facts)
+
+    @cache
+    def attribution() -> Attribution | None:
+        return attribute(facts, outcomes, observed())
 
     def of(family: Family) -> Diagnosis:
-        return diagnose(facts, outcomes, attribution, family, tpot_limit_seconds=limit, observed=observed)
+        limit = tpot_limit_seconds
+        return diagnose(facts, outcomes, attribution(), family, tpot_limit_seconds=limit, observed=observed())
 
-    return Measured(facts, outcomes, attribution, Diagnoses(of))
+    return Reasons(attribution, Diagnoses(of), _family_of_phase(facts))
 
 
 class Diagnoses(Mapping[str, Diagnosis]):
@@ -251,7 +260,7 @@ def _unmeasured(spec: WindowSpec, deployment: Deployment, reason: str, remedy: s
     """Every gate has no data, for one reason."""
     verdicts = tuple(judge(gate, NoData(gate.metric, reason, remedy)) for gate in spec.gates)
     failure = f"{reason}; {remedy}" if remedy else reason
-    return Assessment(spec, deployment, None, {}, None, None, verdicts, failure=failure)
+    return Assessment(spec, deployment, None, {}, verdicts, failure=failure)
 
 
 def _resolved_or_nothing(spec: WindowSpec) -> Deployment:

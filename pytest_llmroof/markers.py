@@ -161,5 +161,5 @@ def judge_all(item: pytest.Item, window: Assessed) -> None:
 
 def _not_judged(item: pytest.Item, spec: WindowSpec, reason: str) -> None:
     verdicts = tuple(Verdict(gate, "not judged", None, reason=reason) for gate in spec.gates)
-    assessment = Assessment(spec, Deployment(), None, {}, None, None, verdicts, failure=reason)
+    assessment = Assessment(spec, Deployment(), None, {}, verdicts, failure=reason)
     publish(item.config, f"{item.nodeid}::unjudged", Assessed(assessment), range(len(spec.gates)))

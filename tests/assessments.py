@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 from pytest_llmroof.analysis.attribution import Attribution, Cause, Share
 from pytest_llmroof.analysis.diagnosis import Diagnosis, Evidence, Remedy
 from pytest_llmroof.analysis.facts import Busy, DecodeFacts, WindowFacts
 from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData, Outcome
 from pytest_llmroof.bounded import Bounded
-from pytest_llmroof.gates.assessment import Assessment
+from pytest_llmroof.gates.assessment import Assessment, Reasons
 from pytest_llmroof.gates.gate import Gate, Limit, Operator
 from pytest_llmroof.gates.spec import TelemetrySource, WindowSpec
 from pytest_llmroof.gates.verdict import Verdict, Word
@@ -236,18 +237,35 @@ def spec(**changes: object) -> WindowSpec:
 
 
 def assessment(*verdicts: Verdict, outcomes: Mapping[str, Outcome] | None = None, **changes: object) -> Assessment:
-    """The flagship's window: 70B on four H100, a third of each step waits for the others."""
+    """The flagship's window: 70B on four H100, a third of each step waits for the others.
+
+    ``attribution``, ``diagnosis`` and ``diagnoses`` among the changes stand for the window's reasons.
+    """
+    attribution = changes.pop("attribution", shares())
+    diagnosis = changes.pop("diagnosis", SCENARIO_C)
+    diagnoses = changes.pop("diagnoses", {"decode": SCENARIO_C})
     made = Assessment(
         spec=spec(),
         deployment=TP4,
         facts=facts(),
         outcomes=outcomes if outcomes is not None else {"decode.mbu": mbu(), "itl.mean": itl()},
-        attribution=shares(),
-        diagnosis=SCENARIO_C,
         verdicts=verdicts or (flagship_verdict(),),
-        diagnoses={"decode": SCENARIO_C},
+        reasons=MadeReasons(attribution, diagnosis, diagnoses),
     )
     return replace(made, **changes)  # type: ignore[arg-type]
+
+
+class MadeReasons(Reasons):
+    """Reasons by hand, the window's own diagnosis apart from those of its families."""
+
+    def __init__(self, attribution: object, diagnosis: object, diagnoses: object) -> None:
+        known = cast("Mapping[str, Diagnosis]", diagnoses)
+        super().__init__(lambda: cast("Attribution | None", attribution), known, None)
+        self._own = cast("Diagnosis | None", diagnosis)
+
+    @property
+    def diagnosis(self) -> Diagnosis | None:
+        return self._own
 
 
 def flagship_verdict(**changes: object) -> Verdict:
