@@ -6,7 +6,7 @@
     limit    := quantity ["of" "achievable"] | quantity "x" "baseline" | "baseline" [("+" | "-") quantity]
     quantity := number [unit]
 
-A pattern is any text whose parentheses balance. A bare number is in the metric's own unit; durations need theirs.
+A pattern is any text whose parentheses balance. A bare number is in the metric's own unit.
 """
 
 from __future__ import annotations

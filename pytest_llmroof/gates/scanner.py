@@ -97,6 +97,12 @@ def quantity(reader: Reader) -> tuple[Quantity, str]:
         reader.fail(str(error), unit_at if unit else start)
 
 
+#: A bare number is in seconds, as the metric is; from here on it can only have been meant in milliseconds.
+_BETWEEN_TOKENS: Final = ("itl", "tpot", "decode", "timeline")
+_SECONDS_BETWEEN_TOKENS: Final = 1.0
+_SECONDS_OF_REQUESTS: Final = 100.0
+
+
 def in_unit(reader: Reader, start: int, quantity: Quantity, text: str, unit: Unit, name: str) -> float:
     """The number of a quantity that was read as ``text`` at ``start``, in the unit of the metric ``name``."""
     try:
@@ -107,7 +113,8 @@ def in_unit(reader: Reader, start: int, quantity: Quantity, text: str, unit: Uni
         meant = f"did you mean {text}%?" if 2 <= value <= 100 else "a share cannot exceed 100 %"
         hint = f" (did you mean {text}%?)" if value < 2 else ""
         reader.fail(f"{name} is a share, and {text} is above 1: {meant}{hint}", start)
-    if unit == "seconds" and quantity.unit is None and value != 0:
+    most = _SECONDS_BETWEEN_TOKENS if name.partition(".")[0] in _BETWEEN_TOKENS else _SECONDS_OF_REQUESTS
+    if unit == "seconds" and quantity.unit is None and value >= most:
         # Read as seconds, a limit that was meant in milliseconds would pass whatever is found.
         reader.fail(f"{name} is a duration, and {text} has no unit: did you mean {text}ms or {text}s?", start)
     return value
