@@ -44,7 +44,9 @@ def precise(value: float, unit: Unit) -> str:
 
 def _same(short: str, long: str) -> bool:
     one, other = number_of(short), number_of(long)
-    return short.split(" ")[-1] == long.split(" ")[-1] and math.isclose(one, other, rel_tol=1e-9, abs_tol=0.0)
+    # A count has no unit: what is left without its digits is compared, not the last word.
+    unit, other_unit = short.lstrip("+-0123456789. "), long.lstrip("+-0123456789. ")
+    return unit == other_unit and math.isclose(one, other, rel_tol=1e-9, abs_tol=0.0)
 
 
 def number_of(text: str) -> float:

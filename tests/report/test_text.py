@@ -236,3 +236,8 @@ def test_counts_and_shares_in_words() -> None:
     counts = [short_count(number) for number in (560, 999.6, 1470, 4096, 131_072)]
     assert counts == ["560", "1k", "1.5k", "4.1k", "131k"]
     assert [share_in_words(share) for share in (0.34, 0.49, 0.42)] == ["a third", "half", "42 %"]
+
+
+def test_a_limit_without_a_unit_is_printed_as_short_as_any_other() -> None:
+    assert [precise(value, "count") for value in (5.63, 7.0, 0.125)] == ["5.63", "7", "0.125"]
+    assert precise(2.5, "seconds") == "2.5 s"
