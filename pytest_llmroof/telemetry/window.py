@@ -28,8 +28,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from pytest_llmroof.telemetry.client import Client
+
+if TYPE_CHECKING:
+    from pytest_llmroof.telemetry.hardware import Hardware
 
 
 @dataclass(frozen=True)
@@ -144,6 +148,8 @@ class Window:
     """Metrics (``ttft``, ``kv_cache.usage``) that this engine never exports."""
     client: Client | None = None
     """What a load generator saw of this window. Without engines it is all that there is."""
+    hardware: Hardware | None = None
+    """What counters of the GPUs saw of this window. It may stand without engines, too."""
 
     @property
     def engine_title(self) -> str:
