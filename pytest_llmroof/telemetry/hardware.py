@@ -9,7 +9,8 @@ tensor            cycles in which the tensor pipe was active (fraction)
 dram              cycles in which the memory interface moved data (fraction)
 utilization       what nvidia-smi calls GPU utilization: samples in which any kernel ran (fraction)
 memory_utilization  samples in which memory was read or written (fraction)
-nvlink_bytes_per_second, pcie_bytes_per_second   both directions together; ``*_sent`` and ``*_received`` where apart
+nvlink_bytes_per_second, pcie_bytes_per_second   both directions together; each direction as
+                  nvlink_sent_bytes_per_second, nvlink_received_bytes_per_second, pcie_sent_..., pcie_received_...
 sm_clock_hertz, memory_clock_hertz
 power_watts, power_limit_watts, temperature_celsius, memory_used_bytes, memory_total_bytes
 
@@ -51,6 +52,8 @@ class Gpu:
     """Canonical quantity -> the name under which the source exposed it."""
     unusable: Mapping[str, str] = field(default_factory=dict)
     """Quantities that the source exposes, but that cannot be used, each with the reason."""
+    pod: str | None = None
+    """The pod that holds the GPU, where the source tells."""
 
 
 @dataclass(frozen=True)
@@ -68,3 +71,4 @@ class Hardware:
     averaging_seconds: float | None = None
     clocked: bool = True
     notes: tuple[str, ...] = ()
+    missing: Mapping[str, str] = field(default_factory=dict)
