@@ -51,6 +51,7 @@ def window_document(assessment: Assessment) -> Document:
         "diagnoses": {family: diagnosis_document(one) for family, one in assessment.diagnoses.items()},
         "failure": assessment.failure,
         "change": None,
+        "changes": {},
     }  # fmt: skip
     wire: Document = to_wire(document, cleaner(spec))
     return wire
