@@ -57,6 +57,10 @@ class Unavailable(SourceError):
     """A request that failed, where the same one may succeed a moment later."""
 
 
+class NoSuchPage(SourceError):
+    """A server that is there, and serves no metrics at this address."""
+
+
 class _Authorization(AuthBase):
     """A given Authorization header; as an ``auth`` it wins over ``.netrc``, which a plain header does not."""
 
@@ -68,7 +72,7 @@ class _Authorization(AuthBase):
         return request
 
 
-class _Watch:
+class Watch:
     """Hangs up on a server that takes its time: time-outs of sockets begin anew with every byte that comes."""
 
     def __init__(self, seconds: float) -> None:
@@ -77,7 +81,7 @@ class _Watch:
         self._timer = threading.Timer(seconds, self._expire)
         self._timer.daemon = True
 
-    def __enter__(self) -> _Watch:
+    def __enter__(self) -> Watch:
         _WATCH.current = self
         self._timer.start()
         return self
@@ -101,7 +105,7 @@ class _Watch:
 
 
 class _Local(threading.local):
-    current: _Watch | None = None
+    current: Watch | None = None
     asking: bool = False
 
 
@@ -199,7 +203,7 @@ def fetch(endpoint: Endpoint) -> bytes:
     """The page that an endpoint answers, unpacked, as UTF-8 and checked to be metrics' text. SourceError otherwise."""
     deadline = _monotonic() + endpoint.timeout_seconds
     # A little longer than what each step may take by itself, so that the plain time-outs say what they are about.
-    watch = _Watch(1.25 * endpoint.timeout_seconds + 0.1)
+    watch = Watch(1.25 * endpoint.timeout_seconds + 0.1)
     try:
         with watch, requests.Session() as session:
             session.mount(endpoint.url.partition(":")[0] + "://", Adapter(endpoint))
@@ -288,7 +292,9 @@ def _status_error(endpoint: Endpoint, status: int) -> SourceError:
     problem, remedy = _STATUS.get(
         status, (f"failed ({status})" if status >= 500 else f"answered with status {status}", None)
     )
-    kind = Unavailable if status == 429 or (status >= 500 and status != 501) else SourceError
+    kind: type[SourceError] = Unavailable if status == 429 or (status >= 500 and status != 501) else SourceError
+    if status in (404, 405, 501):
+        kind = NoSuchPage
     return kind(f"{endpoint.shown} {problem}", remedy)
 
 
