@@ -39,6 +39,8 @@ class Accelerator:
     """Measured fraction of a peak that real kernels reach: by precision, and ``memory`` for weight streaming."""
     pcie_bytes_per_second: float | None = None
     """The host interface, total of both directions like the link."""
+    clock_hertz: float | None = None
+    """The clock of the multiprocessors at which the stated peaks hold; boost clocks may be above it."""
 
     def peak(self, precision: str) -> float | None:
         """Dense peak in FLOP/s at a precision, None where it is not known."""

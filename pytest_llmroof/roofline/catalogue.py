@@ -21,6 +21,7 @@ _PCIE_LANE: Final = {"3": 1.0, "4": 2.0, "5": 4.0, "6": 8.0}
 #: Keys of a mapping that hold one quantity, with its unit.
 _QUANTITIES: Final[Mapping[str, Unit]] = {
     "memory_bandwidth": "bytes/s", "memory": "bytes", "link": "bytes/s", "l2": "bytes",
+    "clock": "hertz",
 }  # fmt: skip
 _KEYS: Final = ("name", "base", "peaks", *_QUANTITIES, "achievable", "device_names")
 
@@ -103,6 +104,7 @@ def _from_catalogue(key: str, entry: Mapping[str, Any]) -> Accelerator:
         l2_bytes=parse_as(entry["l2"], "bytes") if "l2" in entry else None,
         achievable=MappingProxyType({kind: figures["reach"] for kind, figures in measured.items()}),
         pcie_bytes_per_second=_pcie(entry.get("pcie", "")),
+        clock_hertz=float(f"{entry['clock_mhz']}e6") if "clock_mhz" in entry else None,
     )
 
 
@@ -188,6 +190,7 @@ class _Description:
             memory_bytes=figures.get("memory", base.memory_bytes),
             link_bytes_per_second=figures.get("link", base.link_bytes_per_second),
             l2_bytes=figures.get("l2", base.l2_bytes),
+            clock_hertz=figures.get("clock", base.clock_hertz),
         )  # fmt: skip
 
     def base(self) -> Accelerator:

@@ -197,3 +197,29 @@ def test_the_catalogue_holds_the_reference_table(shared_data: Path) -> None:
             else:
                 assert found is not None
                 assert found.name.removesuffix("-gcd") == row["key"]
+
+
+@pytest.mark.parametrize(
+    ("name", "units", "flops_per_cycle", "megahertz"),
+    [
+        # Units x tensor FLOPs of a unit and cycle x clock is the dense 16-bit peak.
+        ("v100", 80, 1024, 1530),  # 125.3 TFLOP/s
+        ("t4", 40, 1024, 1590),  # 65.1
+        ("a100", 108, 2048, 1410),  # 311.9
+        ("a10", 72, 1024, 1695),  # 125.0
+        ("l4", 58, 1024, 2040),  # 121.2
+        ("l40s", 142, 1024, 2490),  # 362.1
+        ("h100", 132, 4096, 1830),  # 989.4; at a boost of 1980 MHz it is 1070
+        ("h100-pcie", 114, 4096, 1620),  # 756.4
+        ("h100-nvl", 132, 4096, 1545),  # 835.3
+        ("b200", 148, 8192, 1856),  # 2250
+        ("mi300x", 304, 2048, 2100),  # 1307
+        ("mi355x", 256, 4096, 2400),  # 2517
+    ],
+)
+def test_the_clock_is_the_one_at_which_the_peak_holds(
+    name: str, units: int, flops_per_cycle: int, megahertz: float
+) -> None:
+    entry = accelerator(name)
+    assert entry.clock_hertz == megahertz * 1e6
+    assert entry.peaks["fp16"] == pytest.approx(units * flops_per_cycle * megahertz * 1e6, rel=0.01)

@@ -11,7 +11,7 @@ from pytest_llmroof.roofline.catalogue import accelerator, accelerator_from_mapp
 def test_a_complete_description() -> None:
     own = accelerator_from_mapping({
         "name": "my-gpu", "peaks": {"bf16": "400TFLOP/s", "fp8": 800e12}, "memory_bandwidth": "2TB/s", "memory": "80GB",
-        "link": "600 GB/s", "l2": "40MiB", "achievable": {"memory": "85%", "bf16": 0.75},
+        "link": "600 GB/s", "l2": "40MiB", "clock": "1.4GHz", "achievable": {"memory": "85%", "bf16": 0.75},
         "device_names": ["My GPU 80GB"],
     })  # fmt: skip
     assert (own.name, own.product, own.confidence, own.source) == ("my-gpu", "my-gpu", "given", "given")
@@ -20,6 +20,7 @@ def test_a_complete_description() -> None:
     assert own.memory_bytes == 80e9
     assert own.link_bytes_per_second == 600e9
     assert own.l2_bytes == 40 * 2**20
+    assert own.clock_hertz == 1.4e9
     assert own.achievable == {"memory": 0.85, "bf16": 0.75}
     assert own.device_names == ("My GPU 80GB",)
     assert own.ridge("bf16") == 200.0  # 400e12 / 2e12
