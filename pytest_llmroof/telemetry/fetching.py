@@ -78,7 +78,7 @@ class Watch:
     def __init__(self, seconds: float) -> None:
         self.expired = False
         self._sockets: list[socket.socket] = []
-        self._timer = threading.Timer(seconds, self._expire)
+        self._timer = threading.Timer(seconds, self.expire)
         self._timer.daemon = True
 
     def __enter__(self) -> Watch:
@@ -93,13 +93,16 @@ class Watch:
         self._sockets.clear()
 
     def over(self, connection: socket.socket | None) -> None:
-        """Look after a connection."""
+        """Look after a connection; one that comes too late is hung up on at once."""
         if connection is not None:
             self._sockets.append(connection)
+            if self.expired:
+                self.expire()
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
+        """Hang up now."""
         self.expired = True
-        for each in self._sockets:
+        for each in list(self._sockets):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
