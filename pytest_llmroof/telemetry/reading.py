@@ -25,6 +25,7 @@ from pytest_llmroof.telemetry.assembly import Servers, engines_of, progress_of
 from pytest_llmroof.telemetry.beside import join_beside
 from pytest_llmroof.telemetry.clock import clock_of, gaps
 from pytest_llmroof.telemetry.engines import EngineNames, known_engines
+from pytest_llmroof.telemetry.gpubeside import devices_of, gpu_window, hardware_of_pages, with_hardware
 from pytest_llmroof.telemetry.llamabench import llama_bench_window
 from pytest_llmroof.telemetry.runs import alone, beside
 from pytest_llmroof.telemetry.scrapes import Scrape, in_order, longest_run, refuse_two_servers, restarts, scrape_of
@@ -55,7 +56,8 @@ def read_window(
     results = None if served else _results(sources)
     if results is not None:
         unread = _not_read([scrape for scrapes in servers.values() for scrape in scrapes])
-        return replace(results, unread=(*results.unread, *unread), notes=(*results.notes, *notes))
+        results = replace(results, unread=(*results.unread, *unread), notes=(*results.notes, *notes))
+        return with_hardware(results, servers)
     if not servers:
         raise SourceError("; ".join(sources.unread_lines()), "name the server's metrics: a recording, or scrapes of it")
     if recorded and all(len(scrapes) == 1 for scrapes in servers.values()):
@@ -91,6 +93,9 @@ def _window(
     engines: Mapping[str, EngineNames] | None,
 ) -> Window:
     everything = [scrape for scrapes in servers.values() for scrape in scrapes]
+    if any(scrape.gpus for scrape in everything) and not any(scrape.engine for scrape in everything):
+        window = gpu_window(servers, duration_seconds, [*notes, *_cut(everything)])
+        return replace(window, unread=(*unread, *_not_read(everything)))
     engine = _engine(everything, engines)
     said = [*notes, *_cut(everything)]
     ours, other = _engine_pages(servers, engine)
@@ -114,10 +119,11 @@ def _window(
         raise SourceError(f"{_where(ours)}: no engine is in two scrapes", "scrape one server before and after the load")
     found_engines, used = join_beside(found_engines, servers, engine, clock, since_start, said)
     other = [scrape for scrape in other if not any(scrape is one for one in used)]
-    if any(scrape.relative_clock for scrapes in ours.values() for scrape in scrapes):
+    relative = any(scrape.relative_clock for scrapes in ours.values() for scrape in scrapes)
+    if relative:
         clock = replace(clock, started=None)
         said.append("records carry no clock: the duration is the sum of their steps, without idle time between them")
-    devices = dict.fromkeys(name for scrape in everything for name in scrape.devices)
+    hardware = hardware_of_pages(servers, clock, said, same_clock=not relative)
     return Window(
         kind=engine.key,
         engines=tuple(found_engines),
@@ -129,11 +135,12 @@ def _window(
         samples=max(len(scrapes) for scrapes in ours.values()),
         progress=None if since_start else progress_of(ours, engine, clock),
         conventions=engine.conventions,
-        device_names=tuple(devices),
+        device_names=devices_of(everything),
         notes=tuple(dict.fromkeys(said)),
         unread=(*unread, *_not_read(other)),
         title=engine.title,
         cannot=engine.cannot,
+        hardware=hardware,
     )
 
 
@@ -161,7 +168,10 @@ def _engine(scrapes: Sequence[Scrape], engines: Mapping[str, EngineNames] | None
     known = ", ".join(engine.title for engine in (engines or known_engines()).values())
     locations = ", ".join(dict.fromkeys(scrape.source for scrape in scrapes))
     if any(scrape.exporter for scrape in scrapes):
-        raise SourceError(f"{locations}: counters of GPUs only, no serving engine's", "add the server's own /metrics")
+        raise SourceError(
+            f"{locations}: counters of GPUs, but none of a GPU that is named, and no serving engine's",
+            "add the server's own /metrics, and let the exporter keep its labels (gpu, UUID)",
+        )
     names = ", ".join(scrapes[0].sample_names)
     raise SourceError(
         f"{locations}: metrics of no serving engine that is known here (it holds {names}, ...)",
@@ -232,8 +242,10 @@ def _not_read(other: Sequence[Scrape]) -> tuple[str, ...]:
     """Pages that are not this engine's, each with the reason."""
     lines: dict[str, list[str]] = {}
     for scrape in other:
+        if scrape.gpus:
+            continue
         if scrape.exporter:
-            reason = "of GPU counters only the devices' names are read"
+            reason = "GPU counters without a label that names the GPU"
         elif scrape.engine is not None:
             reason = f"{scrape.engine.title}'s metrics beside another engine's"
         else:

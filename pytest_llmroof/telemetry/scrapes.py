@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
-from pytest_llmroof.data import load
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.difference import SAME_START_SECONDS, reset_between
 from pytest_llmroof.telemetry.engines import EngineNames, recognised
 from pytest_llmroof.telemetry.exposition import Page
+from pytest_llmroof.telemetry.gpupages import GpuReading, page_readings
 from pytest_llmroof.telemetry.snapshot import Identity, Snapshot, process_start, snapshots
 
 #: Clocks of two machines may differ by this much before a process counts as older than a scrape.
@@ -26,7 +25,8 @@ class Scrape:
     """One page, reduced to what a window needs of it.
 
     ``clock`` is Unix seconds (None without), ``start`` when the server's process started. ``engine`` is None for a
-    page without any engine's metrics; ``sample_names`` are then a few of its names, for messages.
+    page without any engine's metrics; ``sample_names`` are then a few of its names, for messages. ``exporter`` is the
+    key of the exporter of GPU counters that wrote it, ``gpus`` what it says of each GPU.
     """
 
     location: str
@@ -37,7 +37,7 @@ class Scrape:
     engine: EngineNames | None
     snapshots: Mapping[Identity, Snapshot]
     exporter: str | None = None
-    devices: tuple[str, ...] = ()
+    gpus: tuple[GpuReading, ...] = ()
     sample_names: tuple[str, ...] = ()
     unterminated: bool = False
     relative_clock: bool = False
@@ -57,7 +57,7 @@ class Scrape:
 def scrape_of(page: Page, source: str, engines: Mapping[str, EngineNames] | None) -> Scrape:
     """What a window needs of a page."""
     engine = recognised(page, engines)
-    exporter, devices = _devices(page)
+    exporter, gpus = page_readings(page)
     found = snapshots(page, engine) if engine else ()
     return Scrape(
         location=page.location,
@@ -67,29 +67,12 @@ def scrape_of(page: Page, source: str, engines: Mapping[str, EngineNames] | None
         start=process_start(page),
         engine=engine,
         snapshots={snapshot.identity: snapshot for snapshot in found},
-        exporter=exporter,
-        devices=devices,
+        exporter=exporter.key if exporter else None,
+        gpus=gpus,
         sample_names=() if engine else tuple(dict.fromkeys(sample.name for sample in page.samples))[:3],
         unterminated=page.unterminated,
         relative_clock=page.relative_clock,
     )
-
-
-@cache
-def _exporters() -> Mapping[str, Mapping[str, Any]]:
-    exporters: Mapping[str, Mapping[str, Any]] = load("exporters.yaml")
-    return exporters
-
-
-def _devices(page: Page) -> tuple[str | None, tuple[str, ...]]:
-    """The exporter of GPU counters that wrote a page, and the names of its devices."""
-    for key, exporter in _exporters().items():
-        prefixes = tuple(exporter["prefixes"])
-        ours = [sample.labels for sample in page.samples if sample.name.startswith(prefixes)]
-        if ours:
-            names = [labels[label] for labels in ours for label in exporter["device"] if labels.get(label)]
-            return key, tuple(dict.fromkeys(names))
-    return None, ()
 
 
 def in_order(scrapes: Sequence[Scrape]) -> list[Scrape]:

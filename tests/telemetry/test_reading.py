@@ -530,19 +530,26 @@ class TestServers:
             "rec/two.000001.prom is its server's only scrape in the window: that server is left out",
         )
 
-    def test_gpu_counters_beside_it_give_the_devices_names(self, pages: Pages) -> None:
+    def test_gpu_counters_beside_it_are_the_windows_hardware(self, pages: Pages) -> None:
         pages.add("a.prom", tokens(1), T0)
         pages.add("b.prom", tokens(5), T0 + 10)
         pages.add("dcgm.prom", 'DCGM_FI_DEV_SM_CLOCK{gpu="0",modelName="NVIDIA H100 80GB HBM3"} 1980', T0)
         window = pages.read()
         assert window.device_names == ("NVIDIA H100 80GB HBM3",)
-        assert window.unread == ("dcgm.prom: of GPU counters only the devices' names are read",)
+        assert window.unread == ()
         assert [(source.kind, source.location) for source in window.sources] == [
             ("vllm", "a.prom"), ("vllm", "b.prom"), ("dcgm", "dcgm.prom")]  # fmt: skip
+        assert window.hardware is not None
+        assert window.hardware.gpus[0].series["sm_clock_hertz"].values == (1980e6,)  # MHz
 
-    def test_gpu_counters_alone_are_no_window(self, pages: Pages) -> None:
+    def test_gpu_counters_alone_are_a_window_without_an_engine(self, pages: Pages) -> None:
         pages.add("dcgm.prom", 'DCGM_FI_DEV_SM_CLOCK{gpu="0"} 1980')
-        assert pages.refused().reason == "dcgm.prom: counters of GPUs only, no serving engine's"
+        window = pages.read()
+        assert (window.kind, window.engines, window.duration_seconds) == ("dcgm", (), None)
+
+    def test_gpu_counters_of_no_named_gpu(self, pages: Pages) -> None:
+        pages.add("dcgm.prom", "DCGM_FI_DEV_SM_CLOCK 1980")
+        assert "none of a GPU that is named" in pages.refused().reason
 
 
 NAMES = [

@@ -1,0 +1,122 @@
+"""What is known of exporters of GPU counters: data/exporters.yaml, whose head explains every key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal
+
+from pytest_llmroof.data import load
+
+Kind = Literal["gauge", "counter", "code"]
+
+
+@dataclass(frozen=True)
+class GpuName:
+    """One name of one quantity. ``rank`` orders several names of it, the preferred one first."""
+
+    quantity: str
+    name: str
+    kind: Kind
+    rank: int
+    scale: float = 1.0
+    where: Mapping[str, str] = field(default_factory=dict)
+    part: str | None = None
+    combine: Literal["sum", "mean", "max"] = "max"
+
+    def admits(self, labels: Mapping[str, str]) -> bool:
+        """Whether a series with these labels is meant."""
+        return all(labels.get(label, "").casefold() == value.casefold() for label, value in self.where.items())
+
+
+@dataclass(frozen=True)
+class Blank:
+    """Values that stand for no value (in the exporter's own unit), and why there is none."""
+
+    low: float
+    high: float
+    why: str
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """One kind of exporter. ``names`` are its metrics by their name in lower case."""
+
+    key: str
+    title: str
+    prefixes: tuple[str, ...]
+    optional_prefix: str
+    labels: Mapping[str, tuple[str, ...]]
+    names: Mapping[str, tuple[GpuName, ...]]
+    reasons: tuple[str, ...]
+    bits: Mapping[str, int]
+    blanks: tuple[Blank, ...]
+    activities: tuple[str, ...]
+    unknown_unit: Mapping[str, tuple[str, str]]
+    whole: tuple[str, ...] = ()
+    interval_seconds: float | None = None
+    sample_seconds: float | None = None
+    expected: Mapping[str, str] = field(default_factory=dict)
+    none_of_them: str = ""
+    missed: str = ""
+
+    def plain(self, name: str) -> str:
+        """A metric's name as it is looked up: in lower case, without what may stand in front of it."""
+        return name.casefold().removeprefix(self.optional_prefix)
+
+    def writes(self, name: str) -> bool:
+        """Whether a metric of this name tells its exporter."""
+        if self.prefixes:
+            return name.startswith(self.prefixes)
+        return self.plain(name) in self.names
+
+    def blank(self, value: float) -> str | None:
+        """Why a value is none, None where it is one."""
+        return next((blank.why for blank in self.blanks if blank.low <= value <= blank.high), None)
+
+    @property
+    def device_labels(self) -> tuple[str, ...]:
+        """Labels that hold the device's name."""
+        return self.labels.get("device", ())
+
+
+@cache
+def exporters() -> Mapping[str, Exporter]:
+    """All exporters, by their key."""
+    return {key: _exporter(key, entry) for key, entry in load("exporters.yaml").items()}
+
+
+def _exporter(key: str, entry: Mapping[str, Any]) -> Exporter:
+    names: dict[str, list[GpuName]] = {}
+    kinds: Sequence[tuple[str, Kind]] = (("gauges", "gauge"), ("counters", "counter"), ("codes", "code"))
+    for section, kind in kinds:
+        for quantity, specs in entry.get(section, {}).items():
+            for rank, spec in enumerate(specs):
+                given = {"name": spec} if isinstance(spec, str) else spec
+                name = GpuName(quantity=quantity, kind=kind, rank=rank, **given)
+                names.setdefault(name.name.casefold(), []).append(name)
+    return Exporter(
+        key=key,
+        title=entry["title"],
+        prefixes=tuple(entry.get("prefixes", ())),
+        optional_prefix=entry.get("optional_prefix", ""),
+        labels={"device": tuple(entry["device"])}
+        | {role: tuple(labels) for role, labels in entry["labels"].items() if role != "whole"},
+        names={name: tuple(found) for name, found in names.items()},
+        reasons=tuple(name.casefold() for name in entry.get("reasons", ())),
+        bits=entry.get("bits", {}),
+        blanks=tuple(Blank(one["from"], one["to"], one["why"]) for one in entry.get("blanks", ())),
+        activities=tuple(entry.get("activities", ())),
+        unknown_unit={
+            name.casefold(): (quantity, one["reason"])
+            for quantity, one in entry.get("unknown_unit", {}).items()
+            for name in one["names"]
+        },
+        whole=tuple(entry["labels"].get("whole", ())),
+        interval_seconds=entry.get("interval_seconds"),
+        sample_seconds=entry.get("sample_seconds"),
+        expected=entry.get("expected", {}),
+        none_of_them=entry.get("none_of_them", ""),
+        missed=entry.get("missed", ""),
+    )
