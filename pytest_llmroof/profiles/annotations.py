@@ -1,0 +1,64 @@
+"""Step annotations: which phase a step was in, and how many requests and tokens it held.
+
+Read are what vLLM and SGLang write (``execute_context_2(900)_generation_30(30)``, ``step[DECODE bs=32]``), builds that
+list query and context lengths (``generation_32(sq32sk55086sqsq...)``), and PyTorch's own ``ProfilerStep#7``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from pytest_llmroof.profiles.timeline import Phase
+
+_EXECUTE: Final = re.compile(r"execute_(?:\d+_)?context_(\d+)(?:\(([^)]*)\))?_generation_(\d+)(?:\(([^)]*)\))?")
+_TOKENS: Final = re.compile(r"(?:sq)?(\d+)")
+_SGLANG: Final = re.compile(r"step\[(\w+) bs=(\d+)(?:[^\]]*?(?:toks|tokens|num_tokens)=(\d+))?[^\]]*\]")
+_PROFILER_STEP: Final = re.compile(r"ProfilerStep\s?\#\s?\d+")
+_CAPTURE: Final = re.compile(r"(?:graph_)?capture_\d+")
+
+
+@dataclass(frozen=True)
+class StepName:
+    """What an annotation's name tells; None where it does not. ``detailed`` ones hold an engine's own step."""
+
+    phase: Phase | None = None
+    prefill_requests: int | None = None
+    prefill_tokens: int | None = None
+    decode_requests: int | None = None
+    decode_tokens: int | None = None
+    detailed: bool = True
+
+
+def step_of(name: str) -> StepName | None:
+    """What the annotation of a step tells; None where it is none."""
+    if match := _EXECUTE.match(name):
+        prefills, decodes = int(match[1]), int(match[3])
+        return StepName(_phase(prefills, decodes), prefills, _tokens(match[2]), decodes, _tokens(match[4]))
+    if match := _SGLANG.match(name):
+        mode, requests = match[1].upper(), int(match[2])
+        tokens = int(match[3]) if match[3] else None
+        if mode == "DECODE":
+            return StepName("decode", 0, 0, requests, requests if tokens is None else tokens)
+        if mode in ("EXTEND", "PREFILL"):
+            return StepName("prefill", requests, tokens, 0, 0)
+        return StepName("mixed" if mode == "MIXED" else None)
+    return StepName(detailed=False) if _PROFILER_STEP.match(name) else None
+
+
+def is_capture(name: str) -> bool:
+    """Whether an annotation says that a graph is being recorded (``capture_32_FULL``)."""
+    return _CAPTURE.match(name) is not None
+
+
+def _phase(prefills: int, decodes: int) -> Phase | None:
+    if prefills and decodes:
+        return "mixed"
+    return "prefill" if prefills else "decode" if decodes else None
+
+
+def _tokens(text: str | None) -> int | None:
+    """Of ``30``, ``888_788544`` (tokens, then their products) and ``sq32sk55086...`` the tokens."""
+    match = _TOKENS.match(text or "")
+    return int(match[1]) if match else None

@@ -1,0 +1,155 @@
+"""The PyTorch profiler's trace (Chrome JSON), of CUDA and of ROCm, plain or packed, as timelines.
+
+The array of events is streamed: what precedes and follows it are small objects, which may stand in any order.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_llmroof.errors import SourceError
+from pytest_llmroof.profiles.chrome_build import Header, timelines_of
+from pytest_llmroof.profiles.chrome_events import EventReader
+from pytest_llmroof.profiles.elements import Elements
+from pytest_llmroof.profiles.packed import Packed
+from pytest_llmroof.profiles.timeline import Timeline
+
+_EVENTS: Final = re.compile(rb'"traceEvents"\s*:\s*\[')
+_BOM: Final = b"\xef\xbb\xbf"
+_LONGEST_HEADER: Final = 64 << 20
+
+_OPTIONS: Final = ("with_stack", "record_shapes", "profile_memory", "with_flops", "with_modules")
+_AGAIN: Final = "record it again, and let the profiler finish writing before the server is stopped"
+
+
+def read_chrome(path: Path, location: str | None = None) -> tuple[Timeline, ...]:
+    """The timelines of a trace, one for each device. Raises SourceError where it is damaged or holds no GPU work.
+
+    ``location`` is what reports call the file; its name, where nothing else is given.
+    """
+    place = location or path.name
+    packed = Packed(path)
+    pieces = packed.pieces()
+    before, begun, offset = _until_events(pieces, place)
+    elements = Elements(pieces, begun, offset)
+    reader = EventReader(place)
+    for run in elements.runs():
+        reader.add(run)
+    listed = before == b"["
+    after = elements.rest + b"".join(_bounded(pieces, place)) if elements.closed else b""
+    if not elements.closed:
+        _check_end(elements, listed, place, packed)
+    notes = [note.replace(packed.name, place, 1) for note in packed.notes]
+    if packed.unfinished:
+        notes.append(f"{place}: the gzip data lack their ending, and the trace in them is whole")
+    if not elements.closed:
+        notes.append(f"{place}: the list of events is not closed, and its last event is whole")
+    keys: dict[str, Any] = {}
+    if not listed:
+        closed = _object(before + b"]}")
+        if closed is None:
+            raise SourceError(f"{place}: what precedes the events is no JSON", _AGAIN)
+        keys.update(closed)
+        rest = after.strip()
+        trailing = _object(b'{"": 0' + rest) if rest.startswith((b",", b"}")) else None
+        if trailing is None:
+            notes.append(f"{place}: what follows the events is cut off or damaged, and was left out")
+        else:
+            keys.update(trailing)
+    return timelines_of(reader.columns, _header(keys), place, tuple(notes))
+
+
+def _until_events(pieces: Iterator[bytes], place: str) -> tuple[bytes, bytes, int]:
+    """The text up to the events' opening bracket, what was read behind it, and where that begins."""
+    text, skipped = b"", 0
+    for piece in pieces:
+        if not text:
+            skipped += len(piece) - len(piece.removeprefix(_BOM))
+            piece = piece.removeprefix(_BOM)
+        text += piece
+        start = text.lstrip()
+        if start.startswith(b"["):
+            begin = len(text) - len(start) + 1
+            return b"[", text[begin:], skipped + begin
+        if start and not start.startswith(b"{"):
+            raise SourceError(f"{place} is no trace: it starts with neither an object nor a list")
+        for match in _EVENTS.finditer(text):
+            if _at_top(text[: match.start()]):
+                return text[: match.end()], text[match.end() :], skipped + match.end()
+        if len(text) > _LONGEST_HEADER:
+            break
+    if not text.strip():
+        raise SourceError(f"{place} is empty", _AGAIN)
+    raise SourceError(f"{place} holds no list of events (traceEvents) in its {len(text)} bytes", _AGAIN)
+
+
+def _at_top(text: bytes) -> bool:
+    """Whether a key that follows this text is one of the outermost object."""
+    try:
+        json.loads((text + b'"":0}').decode("utf-8", errors="replace"), strict=False)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _bounded(pieces: Iterator[bytes], place: str) -> Iterator[bytes]:
+    total = 0
+    for piece in pieces:
+        total += len(piece)
+        if total > _LONGEST_HEADER:
+            raise SourceError(f"{place}: {total} bytes follow the events, which is no trace")
+        yield piece
+
+
+def _check_end(elements: Elements, listed: bool, place: str, packed: Packed) -> None:
+    """Refuse a trace whose events just end: which work is missing, nobody knows."""
+    rest = elements.rest.lstrip(b" \t\r\n")
+    # The format allows a bare list to stay open: its writer may have been stopped after any event.
+    if listed and not rest and elements.count and not packed.unfinished:
+        return
+    at = elements.offset + len(elements.rest)
+    if rest.startswith((b"{", b",")) or not rest:
+        raise SourceError(
+            f"{place} is truncated at byte {at}{' (unpacked)' if packed.unfinished else ''}, "
+            f"after {elements.count} complete events: the work that followed is missing",
+            _AGAIN,
+        )
+    where = elements.offset + len(elements.rest) - len(rest)
+    raise SourceError(f"{place}: no event begins at byte {where}, after {elements.count} events", _AGAIN)
+
+
+def _object(text: bytes) -> Mapping[str, Any] | None:
+    try:
+        found = json.loads(text.decode("utf-8", errors="replace"), strict=False)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _header(keys: Mapping[str, Any]) -> Header:
+    """The few facts that are kept: nothing else of what a trace says about its machine."""
+    given = keys.get("distributedInfo")
+    distributed: Mapping[str, Any] = given if isinstance(given, dict) else {}
+    devices = keys.get("deviceProperties")
+    named = {}
+    for device in devices if isinstance(devices, list) else []:
+        if isinstance(device, dict) and isinstance(device.get("name"), str) and _whole(device.get("id")) is not None:
+            named[int(device["id"])] = str(device["name"])
+    return Header(
+        devices=named,
+        rank=_whole(distributed.get("rank")),
+        world_size=_whole(distributed.get("world_size")),
+        zero_unix_ns=_whole(keys.get("baseTimeNanoseconds")),
+        options=tuple(option for option in _OPTIONS if keys.get(option) in (1, True, "1", "true")),
+    )
+
+
+def _whole(value: object) -> int | None:
+    """A whole number that is not negative, and not absurd."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        return None
+    return value

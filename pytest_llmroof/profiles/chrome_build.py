@@ -1,0 +1,195 @@
+"""From the columns of a trace to one timeline for each device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from pytest_llmroof.errors import SourceError
+from pytest_llmroof.profiles.chrome_events import Columns
+from pytest_llmroof.profiles.timeline import (
+    UNKNOWN,
+    Bool,
+    Collectives,
+    Int32,
+    Int64,
+    Intervals,
+    Launches,
+    Step,
+    Timeline,
+    Work,
+)
+
+#: A call that waits for the device. (Synchronous copies of ROCm wait, too.)
+_WAITS: Final = ("Synchronize", "hipMemcpyWithStream")
+_ASKED: Final = frozenset({"cudaMemcpy", "hipMemcpy", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2"})
+#: A call that starts a kernel or a graph of them.
+LAUNCHES: Final = ("LaunchKernel", "GraphLaunch", "LaunchCooperativeKernel")
+_CAPTURES: Final = ("BeginCapture", "EndCapture", "GetCaptureInfo", "GraphInstantiate")
+
+_EPOCH_NS: Final = 10**18
+"""A clock beyond this counts from 1970: no machine has been up for 30 years."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a trace says about itself. ``options`` are those of the profiler that slow the host, and are on."""
+
+    devices: Mapping[int, str] = field(default_factory=dict)
+    rank: int | None = None
+    world_size: int | None = None
+    zero_unix_ns: int | None = None
+    options: tuple[str, ...] = ()
+
+
+def timelines_of(columns: Columns, header: Header, place: str, notes: tuple[str, ...]) -> tuple[Timeline, ...]:
+    """A timeline for each device. Raises SourceError where there is no work of any."""
+    if not len(columns.work):
+        raise SourceError(
+            f"{place} holds no GPU activity (no kernels, copies or memsets): it tells nothing about the GPU",
+            "profile with the CUDA activity on, while requests are served, and with rights to use the GPU's profiler",
+        )
+    work = columns.work.columns()
+    order = np.lexsort((work["end"], work["start"]))
+    work = {key: column[order] for key, column in work.items()}
+    calls = columns.calls.columns()
+    by_time = np.argsort(calls["start"], kind="stable")
+    calls = {key: column[by_time] for key, column in calls.items()}
+    names = tuple(columns.names.place)
+    launch, known = _launches(work["correlation"], calls["correlation"], _matching(names, LAUNCHES)[calls["name"]])
+    said = (*notes, *_damage(columns, place))
+    devices = np.unique(work["device"])
+    return tuple(
+        Timeline(
+            location=place,
+            profiler="PyTorch profiler",
+            work=_work(work, launch, mine := work["device"] == device),
+            names=names,
+            launches=Launches(
+                calls["start"][known],
+                calls["end"][known],
+                calls["name"][known].astype(np.int32),
+                calls["thread"][known],
+            ),
+            syncs=_some(calls, _matching(names, _WAITS, _ASKED)[calls["name"]]),
+            host=Intervals(calls["start"], calls["end"]),
+            overhead=_overhead(columns),
+            steps=_steps(columns, int(device), len(devices)),
+            collectives=_collectives(columns, order, mine),
+            device=int(device) if device >= 0 else None,
+            device_name=_device_name(header.devices, int(device)),
+            rank=header.rank,
+            world_size=header.world_size,
+            zero_unix_ns=_zero(header, work["start"]),
+            options=header.options,
+            capturing=_count(names, _CAPTURES, calls) + columns.captures,
+            notes=said,
+        )
+        for device in devices
+    )
+
+
+def _launches(wanted: Int64, offered: Int64, launching: Bool) -> tuple[Int32, Int64]:
+    """For each piece of work the row of its launch among the calls to keep, and which calls these are.
+
+    Kept are calls that work refers to, and those that launch something, whether its work was seen or not. Where
+    several calls bear one number, the one that launches counts, else the first.
+    """
+    numbered = np.flatnonzero(offered >= 0)
+    # Sorted by number; of one number launching calls come first, then earlier ones.
+    order = numbered[np.lexsort((numbered, ~launching[numbered], offered[numbered]))]
+    numbers, first = np.unique(offered[order], return_index=True)
+    rows = order[first]
+    place = np.searchsorted(numbers, wanted)
+    place[place == len(numbers)] = 0
+    found = (wanted >= 0) & (numbers[place] == wanted) if len(numbers) else np.zeros(len(wanted), dtype=np.bool_)
+    call = np.where(found, rows[place] if len(rows) else 0, UNKNOWN)
+    keep = launching.copy()
+    keep[call[found]] = True
+    kept = np.flatnonzero(keep)
+    row = np.full(len(offered), UNKNOWN, dtype=np.int32)
+    row[kept] = np.arange(len(kept), dtype=np.int32)
+    launch = np.full(len(wanted), UNKNOWN, dtype=np.int32)
+    launch[found] = row[call[found]]
+    return launch, kept
+
+
+def _work(work: Mapping[str, Int64], launch: Int32, mine: Bool) -> Work:
+    return Work(
+        work["start"][mine],
+        work["end"][mine],
+        work["stream"][mine].astype(np.int32),
+        work["kind"][mine].astype(np.uint8),
+        work["name"][mine].astype(np.int32),
+        launch[mine],
+        work["size"][mine],
+    )
+
+
+def _matching(names: tuple[str, ...], parts: tuple[str, ...], whole: frozenset[str] = frozenset()) -> Bool:
+    """Which names hold one of the parts, or are one of the whole."""
+    return np.array([name in whole or any(part in name for part in parts) for name in names], dtype=np.bool_)
+
+
+def _some(calls: Mapping[str, Int64], which: Bool) -> Intervals:
+    return Intervals(calls["start"][which], calls["end"][which])
+
+
+def _count(names: tuple[str, ...], parts: tuple[str, ...], calls: Mapping[str, Int64]) -> int:
+    return int(_matching(names, parts)[calls["name"]].sum())
+
+
+def _overhead(columns: Columns) -> Intervals:
+    found = columns.overhead.columns()
+    order = np.argsort(found["start"], kind="stable")
+    return Intervals(found["start"][order], found["end"][order])
+
+
+def _steps(columns: Columns, device: int, devices: int) -> tuple[Step, ...]:
+    found = [step for on, step in columns.steps if on is None or on == device or devices == 1]
+    return tuple(sorted(found, key=lambda step: (step.start, -step.end)))
+
+
+def _collectives(columns: Columns, order: Int64, mine: Bool) -> Collectives:
+    """The collectives of one device, by the row of its own work."""
+    rows = np.full(len(order), UNKNOWN, dtype=np.int64)
+    rows[mine] = np.arange(int(mine.sum()))
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    told = columns.collectives.columns()
+    work = rows[place[told["work"]]]
+    by_row = np.argsort(work, kind="stable")
+    by_row = by_row[work[by_row] >= 0]
+    return Collectives(
+        work[by_row].astype(np.int32),
+        told["sequence"][by_row],
+        told["group"][by_row].astype(np.int32),
+    )
+
+
+def _device_name(devices: Mapping[int, str], device: int) -> str | None:
+    """The device's name; where its number is not listed (ROCm), the one that all listed devices bear."""
+    named = {name for name in devices.values() if name}
+    if devices.get(device):
+        return devices[device]
+    return named.pop() if len(named) == 1 else None
+
+
+def _zero(header: Header, starts: Int64) -> int | None:
+    if header.zero_unix_ns:
+        return header.zero_unix_ns
+    return 0 if int(starts[0]) > _EPOCH_NS else None
+
+
+def _damage(columns: Columns, place: str) -> tuple[str, ...]:
+    said = []
+    if columns.broken:
+        said.append(f"{place}: {columns.broken} host events are no JSON, and were left out")
+    if columns.unplaced:
+        said.append(f"{place}: {columns.unplaced} host events have no usable time, and were left out")
+    if columns.coarse:
+        said.append(f"{place}: timestamps since 1970 as fractions resolve a quarter of a microsecond")
+    return tuple(said)
