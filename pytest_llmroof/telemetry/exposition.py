@@ -3,6 +3,10 @@
 A page is read whole or refused whole: a line that cannot be understood raises SourceError with its number, because a
 page that was cut or mixed up would otherwise give wrong differences. Three comment lines are ours (see recording.py):
 ``# scraped_at`` gives the page its clock, ``# scrape_seconds`` its error, ``# endpoint`` its origin.
+
+There are three roads to the same result. A page whose lines have all been seen before, in that order, is only its
+numbers (``_repeated``). Of any other page, lines as engines write them are taken apart at their blanks (``read``), and
+whatever is written in another way is for the grammar, which also is what refuses (``_by_grammar``).
 """
 
 from __future__ import annotations
@@ -11,26 +15,19 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import repeat
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.bodies import text_of
+from pytest_llmroof.telemetry.grammar import Malformed, labels_of, line_of, number, short, unquoted
+from pytest_llmroof.telemetry.known import Key, KnownSeries, Layout, pick
 
-_STRING: Final = r'"(?:[^"\\\n]|\\.)*+"'
-_NAME: Final = r"[a-zA-Z_:][a-zA-Z0-9_:]*+"
-_EQUALS: Final = rf"[ \t]*+=[ \t]*+{_STRING}"
-#: A label, or the metric's own name in quotes.
-_LABEL: Final = rf"[ \t]*+(?:[a-zA-Z_][a-zA-Z0-9_]*+{_EQUALS}|{_STRING}(?:{_EQUALS})?)[ \t]*+"
-_LABELS: Final = rf"\{{(?:{_LABEL}(?:,{_LABEL})*+,?)?[ \t]*+\}}"
-_HEAD: Final = re.compile(rf"[ \t]*+(?P<name>{_NAME})?[ \t]*+(?P<labels>{_LABELS})?")
-_REST: Final = re.compile(
-    r"[ \t]*+(?P<value>[^\s#{]\S*)(?:[ \t]++(?P<timestamp>[^\s#]\S*))?(?P<exemplar>[ \t]++#.*)?[ \t]*+"
-)
-_EXEMPLAR: Final = re.compile(rf"[ \t]++#[ \t]*+{_LABELS}[ \t]++(?P<value>\S++)(?:[ \t]++(?P<timestamp>\S++))?[ \t]*+")
-_PAIR: Final = re.compile(rf"(?P<key>[a-zA-Z_][a-zA-Z0-9_]*+|{_STRING})[ \t]*+(?:=[ \t]*+(?P<value>{_STRING}))?")
-_ESCAPE: Final = re.compile(r'\\([\\"n])')
 _COMMENT: Final = re.compile(r"#[ \t]*(\S+)(?:[ \t]+(.*))?")
+_OURS: Final = frozenset({"scraped_at", "scrape_seconds", "endpoint"})
+_OUR_HEADS: Final = frozenset(f"# {word}" for word in _OURS)
 #: Later than this (the year 5138) is a time in other units.
 _LATEST: Final = 1e11
 #: BSD's date knows no %N and prints the letter: whole seconds.
@@ -75,42 +72,33 @@ class Page:
         return max((stamp for stamp in stamps if stamp is not None and 0 < stamp < _LATEST), default=None)
 
 
-class Series(NamedTuple):
-    """A series: a name, its labels, and both as a key that does not depend on the labels' order."""
+class _Lines(NamedTuple):
+    """A page's lines, and each one's text up to its last blank and after it."""
 
-    name: str
-    labels: Mapping[str, str]
-    key: tuple[str, frozenset[tuple[str, str]]]
+    whole: list[str]
+    heads: tuple[str, ...]
+    words: tuple[str, ...]
 
-
-Heads = dict[str, Series]
-"""Series by the text in front of their value. Pages of one server repeat these texts: sharing one makes them cheap."""
-
-
-class _Malformed(Exception):
-    """What is wrong with a line."""
+    @property
+    def unterminated(self) -> bool:
+        return bool(self.whole[-1].strip())
 
 
-def parse_page(body: bytes | str, location: str, heads: Heads | None = None) -> Page:
+_sample: Final = partial(tuple.__new__, Sample)  # as Sample._make, without its check of the length
+
+
+def parse_page(body: bytes | str, location: str, known: KnownSeries | None = None) -> Page:
     """Read a page; gzip is recognised by content. SourceError names ``location`` (and the line) for anything else.
 
-    ``heads`` may be shared by the pages of one server, which repeat most of their text.
+    ``known`` may be shared by the pages of one server, which repeat most of their text.
     """
     text = text_of(body, location)
-    reader = _Reader(location, {} if heads is None else heads, _ends_as_openmetrics(text))
-    lines = text.split("\n")
-    for number, line in enumerate(lines, start=1):
-        try:
-            reader.read(line, number)
-        except _Malformed as error:
-            raise _refusal(location, number, str(error), cut=number == len(lines)) from None
-    if not reader.samples:
-        raise SourceError(f"{location} holds no metrics, only comments", "scrape the server while it is running")
-    return reader.page(unterminated=bool(lines[-1].strip()) and not reader.ended)
-
-
-def _ends_as_openmetrics(text: str) -> bool:
-    return text.rstrip().endswith("# EOF")
+    known = KnownSeries() if known is None else known
+    known.make_room()
+    openmetrics = text.rstrip().endswith("# EOF")
+    lines = _split(text)
+    repeated = _repeated(lines, location, known, openmetrics)
+    return repeated or _Reader(location, known, openmetrics).read(lines)
 
 
 def _refusal(location: str, number: int, problem: str, *, cut: bool) -> SourceError:
@@ -122,76 +110,132 @@ def _refusal(location: str, number: int, problem: str, *, cut: bool) -> SourceEr
     return SourceError(f"{location}:{number}: {problem}", "the whole page is refused: scrape it again, as it comes")
 
 
-class _Reader:
-    """Collects a page line by line."""
+def _is_bare(values: str) -> bool:
+    """Whether what ``float`` takes is a number as pages write it, without a blank, ``_`` or digits of other scripts."""
+    return values.isascii() and values.isprintable() and "_" not in values
 
-    def __init__(self, location: str, heads: Heads, openmetrics: bool) -> None:
+
+def _split(text: str) -> _Lines:
+    whole = text.split("\n")
+    heads, _, words = zip(*[line.rpartition(" ") for line in whole], strict=True)
+    return _Lines(whole, heads, words)
+
+
+def _repeated(lines: _Lines, location: str, known: KnownSeries, openmetrics: bool) -> Page | None:
+    """The page where all that it says but numbers and our own comments is known; None for any other."""
+    layout = known.layouts.get(lines.heads)
+    if layout is None or layout.rest(lines.words) != layout.rest_words:
+        return None
+    texts = layout.values(lines.words)
+    reader = _Reader(location, known, openmetrics)
+    try:
+        values = list(map(float, texts))
+        for index in layout.own:
+            reader.comment(lines.whole[index].strip())
+    except (ValueError, Malformed):
+        return None
+    if not _is_bare("".join(texts)):
+        return None
+    samples = map(_sample, zip(layout.names, layout.labels, values, repeat(None)))
+    return reader.page(tuple(samples), layout.types, unterminated=lines.unterminated and not layout.ended)
+
+
+class _Reader:
+    """Collects a page line by line. ``numbers`` are the lines of ``samples``, in their order."""
+
+    def __init__(self, location: str, known: KnownSeries, openmetrics: bool) -> None:
         self.location = location
-        self.heads = heads
+        self.known = known
         self.openmetrics = openmetrics
-        self.samples: dict[tuple[str, frozenset[tuple[str, str]]], Sample] = {}
-        self.lines: dict[tuple[str, frozenset[tuple[str, str]]], int] = {}
+        self.samples: dict[Key, Sample] = {}
+        self.numbers: list[int] = []
         self.types: dict[str, str] = {}
         self.scraped_at: float | None = None
         self.scrape_seconds: float | None = None
         self.endpoint: str | None = None
         self.resolution = 0.0
         self.ended = False
+        self.regular = True
+        self.others: list[int] = []
+        self.own: list[int] = []
 
-    def read(self, line: str, number: int) -> None:
-        # Lines of known series with one blank before a bare value: nearly all of them, after the first page.
-        head, _, value = line.rpartition(" ")
-        series = self.heads.get(head)
-        if series is None or self.ended:
-            self._read_slowly(line.rstrip("\r"), number)
-            return
-        self._add(series, Sample(series.name, series.labels, _number(value.rstrip("\r"))), number)
+    def read(self, lines: _Lines) -> Page:
+        """The page of all lines. SourceError names the first that is malformed."""
+        plain, samples, number = self.known.plain, self.samples, 0
+        bare = _is_bare("".join(lines.words))  # mostly all of them, and then none needs to be looked at
+        try:
+            for number, (line, head, word) in enumerate(zip(*lines, strict=True), start=1):
+                series = plain(head) if line[:1] != "#" else None
+                if series is None or self.ended or not (bare or _is_bare(word)):
+                    self._by_grammar(line, head, number)
+                    continue
+                try:
+                    value = float(word)
+                except ValueError:
+                    self._by_grammar(line, head, number)
+                    continue
+                name, (labels, pairs) = series
+                key, sample = (name, pairs), _sample((name, labels, value, None))
+                if key in samples:
+                    self._add_again(key, sample, number)
+                else:
+                    samples[key] = sample
+                    self.numbers.append(number)
+        except Malformed as error:
+            raise _refusal(self.location, number, str(error), cut=number == len(lines.whole)) from None
+        if not self.samples:
+            raise SourceError(
+                f"{self.location} holds no metrics, only comments", "scrape the server while it is running"
+            )
+        if self.regular:
+            self._keep_layout(lines)
+        unterminated = lines.unterminated and not self.ended
+        return self.page(tuple(self.samples.values()), self.types, unterminated=unterminated)
 
-    def _read_slowly(self, line: str, number: int) -> None:
-        if not line or line.isspace():
+    def _by_grammar(self, line: str, head: str, number: int) -> None:
+        text = line.rstrip("\r")
+        if not text or text.isspace():
+            self.others.append(number - 1)
             return
         if self.ended:
-            raise _Malformed("text after # EOF: two scrapes in one file?")
-        if line.lstrip(" \t").startswith("#"):
-            self._comment(line.strip())
+            raise Malformed("text after # EOF: two scrapes in one file?")
+        if text.lstrip(" \t").startswith("#"):
+            ours = self.comment(text.strip())
+            self.regular &= not ours or head in _OUR_HEADS
+            (self.own if ours else self.others).append(number - 1)
             return
-        match = _HEAD.match(line)
-        head = line[: match.end()] if match else ""
-        rest = _REST.fullmatch(line, len(head))
-        if match is None or rest is None or not (match["name"] or match["labels"]):
-            raise _Malformed(_what_is_wrong(line))
-        series = self.heads.get(head) or self._series(head, match["name"], match["labels"])
-        value = _number(rest["value"])
-        if rest["exemplar"]:
-            _check_exemplar(rest["exemplar"])
-        timestamp = _number(rest["timestamp"], "timestamp") if rest["timestamp"] else None
+        self.regular = False
+        found = line_of(text)
+        name, labels = labels_of(found.name, found.labels)
+        timestamp = found.timestamp
         if timestamp is not None and not self.openmetrics:
             timestamp /= 1000.0
-        self._add(series, Sample(series.name, series.labels, value, timestamp), number)
+        key, sample = (name, frozenset(labels.items())), Sample(name, labels, found.value, timestamp)
+        if key in self.samples:
+            self._add_again(key, sample, number)
+        else:
+            self.samples[key] = sample
+            self.numbers.append(number)
 
-    def _series(self, head: str, name: str | None, labels: str | None) -> Series:
-        name, parsed = _labels(name, labels)
-        series = Series(name, parsed, (name, frozenset(parsed.items())))
-        self.heads[head] = series
-        return series
+    def _add_again(self, key: Key, sample: Sample, number: int) -> None:
+        """Of a series at several times the latest sample counts; without times one is too many."""
+        earlier = self.samples[key]
+        self.regular = False
+        at = list(self.samples).index(key)
+        if sample.timestamp is None or earlier.timestamp is None:
+            raise Malformed(
+                f"{sample.name} with the same labels stands in line {self.numbers[at]} already: "
+                "two scrapes in one file?"
+            )
+        if earlier.timestamp < sample.timestamp:
+            self.samples[key] = sample
+            self.numbers[at] = number
 
-    def _add(self, series: Series, sample: Sample, number: int) -> None:
-        earlier = self.samples.get(series.key)
-        if earlier is not None:
-            if sample.timestamp is None or earlier.timestamp is None:
-                raise _Malformed(
-                    f"{series.name} with the same labels stands in line {self.lines[series.key]} already: "
-                    "two scrapes in one file?"
-                )
-            if earlier.timestamp >= sample.timestamp:
-                return
-        self.samples[series.key] = sample
-        self.lines[series.key] = number
-
-    def _comment(self, line: str) -> None:
-        match = _COMMENT.match(line)
+    def comment(self, line: str) -> bool:
+        """Read a comment, and tell whether it is one of ours."""
+        match = _COMMENT.match(line) if not line.startswith("# HELP ") else None
         if match is None:
-            return
+            return False
         word, rest = match[1], (match[2] or "").strip()
         if word == "TYPE":
             self._type(rest)
@@ -203,28 +247,45 @@ class _Reader:
             self.scrape_seconds = _seconds(rest)
         elif word == "endpoint" and rest and self.endpoint is None:
             self.endpoint = shown_endpoint(rest)
+        return word in _OURS
 
     def _type(self, rest: str) -> None:
         name, _, kind = rest.rpartition(" ")
         if not name or not kind:
-            raise _Malformed("a TYPE line needs a name and a type")
+            raise Malformed("a TYPE line needs a name and a type")
         name = name.strip()
-        self.types[_unquoted(name) if name.startswith('"') else name] = kind.lower()
+        self.types[unquoted(name) if name.startswith('"') else name] = kind.lower()
 
     def _clock(self, rest: str) -> float:
         match = _CLOCK.fullmatch(rest)
         if match is None:
-            raise _Malformed(f"scraped_at must be Unix seconds like 1764417600.25, not {_short(rest)}")
+            raise Malformed(f"scraped_at must be Unix seconds like 1764417600.25, not {short(rest)}")
         if match["no_fraction"]:
             self.resolution = 1.0
             return float(match["seconds"])
         return float(rest)
 
-    def page(self, *, unterminated: bool) -> Page:
+    def _keep_layout(self, lines: _Lines) -> None:
+        """Every sample came from a line of its own that ends in its value: the next page may be like this one."""
+        rest = pick(self.others)
+        layout = Layout(
+            names=tuple(sample.name for sample in self.samples.values()),
+            labels=tuple(sample.labels for sample in self.samples.values()),
+            values=pick([number - 1 for number in self.numbers]),
+            rest=rest,
+            rest_words=rest(lines.words),
+            own=tuple(self.own),
+            types=self.types,
+            ended=self.ended,
+        )
+        self.known.keep(lines.heads, layout)
+
+    def page(self, samples: tuple[Sample, ...], types: Mapping[str, str], *, unterminated: bool) -> Page:
+        """The page of these samples, with what our own comments said."""
         return Page(
             location=self.location,
-            samples=tuple(self.samples.values()),
-            types=self.types,
+            samples=samples,
+            types=types,
             scraped_at=self.scraped_at,
             scrape_seconds=(self.scrape_seconds or 0.0) + self.resolution,
             endpoint=self.endpoint,
@@ -244,90 +305,8 @@ def shown_endpoint(address: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
-def _labels(name: str | None, block: str | None) -> tuple[str, dict[str, str]]:
-    """The name and labels of a series. The name may stand among the labels, in quotes."""
-    labels: dict[str, str] = {}
-    for pair in _PAIR.finditer(block[1:-1] if block else ""):
-        key, value = pair["key"], pair["value"]
-        plain = _unquoted(key) if key.startswith('"') else key
-        if value is None:
-            if name is not None:
-                raise _Malformed(f"label {_short(plain)} has no value")
-            name = plain
-        elif plain in labels:
-            raise _Malformed(f"label {_short(plain)} is given twice")
-        else:
-            labels[plain] = _unquoted(value)
-    if not name:
-        raise _Malformed("the metric has no name")
-    return name, labels
-
-
-def _unquoted(text: str) -> str:
-    inner = text.strip()[1:-1]
-    return _ESCAPE.sub(lambda match: "\n" if match[1] == "n" else match[1], inner) if "\\" in inner else inner
-
-
-def _number(text: str, what: str = "value") -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise _Malformed(f"the {what} {_short(text)} is not a number") from None
-    if "_" in text or not text.isascii():
-        raise _Malformed(f"the {what} {_short(text)} is not a number")
-    if what == "timestamp" and not math.isfinite(value):
-        raise _Malformed(f"the timestamp {_short(text)} is not a time")
-    return value
-
-
 def _seconds(text: str) -> float:
-    value = _number(text, "scrape_seconds")
+    value = number(text, "scrape_seconds")
     if not 0 <= value < math.inf:
-        raise _Malformed(f"scrape_seconds must be a time in seconds, not {_short(text)}")
+        raise Malformed(f"scrape_seconds must be a time in seconds, not {short(text)}")
     return value
-
-
-def _check_exemplar(text: str) -> None:
-    match = _EXEMPLAR.fullmatch(text)
-    if match is None:
-        raise _Malformed("what follows the value after # is not an exemplar")
-    _number(match["value"], "exemplar's value")
-    if match["timestamp"]:
-        _number(match["timestamp"], "timestamp")
-
-
-def _what_is_wrong(line: str) -> str:
-    """Why a line is no sample, in words."""
-    stripped = line.strip()
-    name = re.match(_NAME, stripped)
-    if name is None and not stripped.startswith("{"):
-        return f"a metric's name was expected, not {_short(stripped)}"
-    rest = stripped[name.end() :].lstrip() if name else stripped
-    if rest.startswith("{"):
-        block = re.match(_LABELS, rest)
-        if block is None:
-            return _wrong_labels(rest)
-        rest = rest[block.end() :].strip()
-    if not rest or rest.startswith("#"):
-        return "the value is missing"
-    words = rest.split("#", 1)[0].split()
-    try:
-        _number(words[0])
-    except _Malformed as error:
-        return str(error)
-    return f"{_short(' '.join(words[2:]) or rest)} follows the value and its timestamp"
-
-
-def _wrong_labels(rest: str) -> str:
-    good = re.match(rf"\{{(?:{_LABEL},)*+(?:{_LABEL})?", rest)
-    remaining = rest[good.end() :] if good else rest
-    if remaining.count('"') % 2:
-        return "the labels are not closed: a quote is missing"
-    if "}" not in remaining:
-        return "the labels are not closed: } is missing"
-    return f"the labels cannot be read at {_short(remaining)}"
-
-
-def _short(text: str) -> str:
-    """A few characters of what stands there: a page may hold what no log should."""
-    return repr(text if len(text) <= 24 else text[:24] + "...")

@@ -20,7 +20,8 @@ from pytest_llmroof.telemetry.benchmarks import LLAMA_BENCH, Run, clients_of, re
 from pytest_llmroof.telemetry.bodies import MAXIMUM_BYTES, MAXIMUM_JSON_BYTES, decoded
 from pytest_llmroof.telemetry.client import Client
 from pytest_llmroof.telemetry.engines import EngineNames
-from pytest_llmroof.telemetry.exposition import Heads, Page, parse_page
+from pytest_llmroof.telemetry.exposition import Page, parse_page
+from pytest_llmroof.telemetry.known import KnownSeries
 from pytest_llmroof.telemetry.recording import MANIFEST, slug_of_page
 from pytest_llmroof.telemetry.records import Record, pages_of, read_records
 
@@ -30,8 +31,8 @@ _PAGE_NAME: Final = re.compile(r".*\.(prom|metrics|openmetrics)(\.gz)?", re.IGNO
 _HEAD_BYTES: Final = 16_384
 _COMMENT: Final = r"^#[ \t]*(HELP|TYPE|scraped_at|scrape_seconds|endpoint)[ \t]"
 _SAMPLE: Final = r"\A\s*[a-zA-Z_:][a-zA-Z0-9_:]*(\{[^\n]*\})?[ \t]+[-+.\dIN]\S*\s"
-#: Series by their text, shared by all pages that this process reads.
-_HEADS: Final[Heads] = {}
+#: What pages repeat, shared by all that this process reads: windows of one server repeat each other's text.
+_KNOWN: Final = KnownSeries()
 _METRICS: Final = re.compile(f"{_COMMENT}|{_SAMPLE}", re.MULTILINE)
 _REASONS: Final[dict[Content, str]] = {
     "json": "JSON, and no reader here knows it",
@@ -118,7 +119,7 @@ class Sources:
         if content in ("json", "binary", "text") and not _PAGE_NAME.fullmatch(path.name):
             self.unread.append((shown, _REASONS[content]))
             return
-        page = parse_page(_body(path, shown), shown, _heads())
+        page = parse_page(_body(path, shown), shown, _KNOWN)
         yield Located(page, page.endpoint or slug_of_page(path.name) or "", shown)
 
     def _folder(self, folder: Path, shown: str) -> Iterator[Located]:
@@ -163,7 +164,7 @@ class Sources:
         if not called_a_page and content != "metrics":
             self.unread.append((location, _REASONS[content]))
             return None
-        page = parse_page(_body(entry, location), location, _heads())
+        page = parse_page(_body(entry, location), location, _KNOWN)
         return Located(page, page.endpoint or group, shown, recorded=slug_of_page(entry.name) is not None)
 
     def _read_entry_json(self, path: Path, location: str, group: str, source: str) -> bool:
@@ -217,13 +218,6 @@ class Sources:
                 self.failed.append(f"{count} scrape{'s' if count != 1 else ''} failed ({reason[:200]})")
         except (ValueError, AttributeError, TypeError, KeyError, RecursionError):
             self.unread.append((location, "not what the recorder writes"))
-
-
-def _heads() -> Heads:
-    """The series that pages of this process were seen to hold: windows of one server repeat each other's text."""
-    if len(_HEADS) > 200_000:  # labels that change from page to page: no use to keep them
-        _HEADS.clear()
-    return _HEADS
 
 
 def _by_name(entry: Path) -> tuple[int, str]:

@@ -17,7 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families as text_fami
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry import bodies
-from pytest_llmroof.telemetry.exposition import Heads, Page, parse_page, shown_endpoint
+from pytest_llmroof.telemetry.exposition import Page, parse_page, shown_endpoint
+from pytest_llmroof.telemetry.known import KnownSeries
 
 Key = tuple[str, frozenset[tuple[str, str]]]
 
@@ -90,8 +91,8 @@ class TestAgainstPrometheusClient:
 
     @given(pages())
     def test_a_second_page_with_the_same_heads_reads_the_same(self, text: str) -> None:
-        heads: Heads = {}
-        assert mine(parse_page(text, "one", heads)) == mine(parse_page(text, "two", heads))
+        known = KnownSeries()
+        assert mine(parse_page(text, "one", known)) == mine(parse_page(text, "two", known))
 
     @settings(max_examples=30)
     @given(
