@@ -15,6 +15,7 @@ from pytest_llmroof.analysis.diagnosis import Diagnosis
 from pytest_llmroof.analysis.engine_evidence import observed_by_engine
 from pytest_llmroof.analysis.facts import Phase, WindowFacts
 from pytest_llmroof.analysis.gather import gather
+from pytest_llmroof.analysis.hardwaremetrics import HARDWARE, each_gpu, each_replica
 from pytest_llmroof.analysis.measure import measure
 from pytest_llmroof.analysis.measurement import NoData, Outcome, Outcomes
 from pytest_llmroof.analysis.metrics import Family
@@ -215,41 +216,42 @@ def _judge(gate: Gate, measured: Measured, spec: WindowSpec, strict: bool) -> Ve
     if gate.per is None:
         return judge(gate, measured.outcomes[gate.metric], strict=strict)
     if gate.per == "gpu":
-        return judge(gate, _no_gpu_series(gate), strict=strict)
-    return _worst(gate, measured, spec, strict)
+        return _worst(gate, each_gpu(measured.facts, gate.metric), strict, "GPUs")
+    if gate.metric in HARDWARE:
+        return _worst(gate, each_replica(measured.facts, gate.metric), strict, "replicas")
+    return _worst(gate, _each_engine(gate, measured, spec), strict, "replicas")
 
 
-def _worst(gate: Gate, measured: Measured, spec: WindowSpec, strict: bool) -> Verdict:
-    """The verdict of the replica that does worst, which it names."""
+def _worst(gate: Gate, each: list[tuple[str, Outcome]] | NoData, strict: bool, of: str) -> Verdict:
+    """The verdict of the replica or GPU that does worst, which it names."""
+    if isinstance(each, NoData):
+        return judge(gate, each, strict=strict)
+    verdicts = [(name, judge(gate, outcome, strict=strict)) for name, outcome in each]
+    name, verdict = min(verdicts, key=lambda pair: _badness(pair[1]))
+    named = f"the worst of {len(verdicts)} {of}: {name}"
+    return replace(verdict, reason=f"{named}; {verdict.reason}" if verdict.reason else named)
+
+
+def _each_engine(gate: Gate, measured: Measured, spec: WindowSpec) -> list[tuple[str, Outcome]] | NoData:
+    """The metric of each replica by its own engine's metrics."""
     window = measured.facts.window
     if not window.engines:
         reason = f"`per: replica` needs each replica's own metrics, and {window.engine_title} has none"
-        return judge(gate, NoData(gate.metric, reason, remedy("server")), strict=strict)
-    verdicts = [
-        (engine, judge(gate, _outcome_of(engine, gate, measured, spec), strict=strict)) for engine in window.engines
-    ]
-    engine, verdict = min(verdicts, key=lambda pair: _badness(pair[1]))
-    named = f"the worst of {len(verdicts)} replicas: {engine.identity}"
-    return replace(verdict, reason=f"{named}; {verdict.reason}" if verdict.reason else named)
+        return NoData(gate.metric, reason, remedy("server"))
+    return [(engine.identity, _outcome_of(engine, gate, measured, spec)) for engine in window.engines]
 
 
 def _outcome_of(engine: Engine, gate: Gate, measured: Measured, spec: WindowSpec) -> Outcome:
     facts = measured.facts
     alone = replace(facts.deployment, data_parallel=1)
-    return measure(gather(facts.window.only(engine), alone, spec.phase))[gate.metric]
+    # The counters are those of all replicas' GPUs.
+    window = replace(facts.window.only(engine), hardware=None)
+    return measure(gather(window, alone, spec.phase))[gate.metric]
 
 
 def _badness(verdict: Verdict) -> tuple[int, float]:
     order = {"impossible": 0, "no data": 1, "fail": 2, "inconclusive": 3, "pass": 4}
     return order.get(verdict.word, 0), verdict.margin if verdict.margin is not None else 0.0
-
-
-def _no_gpu_series(gate: Gate) -> NoData:
-    reason = (
-        "`per: gpu` needs figures of each GPU: engine metrics have none, and a DCGM exporter's, which would tell, "
-        "this version does not read yet"
-    )
-    return NoData(gate.metric, reason, remedy("per_gpu"))
 
 
 def _family_of_phase(facts: WindowFacts) -> Family:

@@ -33,6 +33,11 @@ def communication_constant(name: str, key: str | None = None) -> float:
     return float(found)
 
 
+def counter_constant(name: str) -> float:
+    """A threshold of the GPUs' own counters."""
+    return float(_section("gpu_counters")[name])
+
+
 def reach(accelerator: Accelerator, kind: str) -> tuple[float, str]:
     """Eta, the fraction of a peak that real kernels reach (``memory`` or a precision), and what it rests on."""
     measured = achievable(accelerator, kind)

@@ -16,6 +16,7 @@ from pytest_llmroof.analysis.estimated import estimator_checks
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.gaugestats import GAUGES, gauge_statistic
+from pytest_llmroof.analysis.hardwaremetrics import HARDWARE, hardware_metric
 from pytest_llmroof.analysis.latency import LATENCIES, latency_statistic
 from pytest_llmroof.analysis.measurement import Alternative, Impossible, Measurement, NoData, Outcome
 from pytest_llmroof.analysis.metrics import Metric, find_metric, metric_names, metric_of
@@ -82,8 +83,11 @@ class Measurements(Mapping[str, Outcome]):
         metric = metric_of(name)
         for need in metric.needs:
             if (lacking := lacks(name, self.facts.deployment, need)) is not None:
-                return _elsewhere(name) or lacking  # where no source here tells it, naming a GPU would not help
-        measured = self._sound(name, metric, _of_both(self.facts, name))
+                # Where no source here tells it, naming a GPU would not help.
+                blind = name in HARDWARE and self.facts.window.hardware is None
+                return hardware_metric(self.facts, name) if blind else _elsewhere(name) or lacking
+        measure_it = hardware_metric if name in HARDWARE else _of_both
+        measured = self._sound(name, metric, measure_it(self.facts, name))
         if not isinstance(measured, Measurement) or metric.needs != ("gpu", "model") or not self._alternatives:
             return measured
         return replace(measured, alternatives=self._with_other_assumptions(measured))
@@ -93,7 +97,7 @@ class Measurements(Mapping[str, Outcome]):
         if isinstance(measured, NoData) and self.facts.idle:
             return measured
         physics = metric.needs == ("gpu", "model")
-        if not physics and not name.startswith(("output.", "input.")) and not name.endswith(".per_gpu"):
+        if not physics and not name.startswith(_SPOILT) and not name.endswith(".per_gpu"):
             return measured
         for found in self.contradictions:
             if found.spoils(name, physics):
@@ -107,6 +111,10 @@ class Measurements(Mapping[str, Outcome]):
             if isinstance(outcome, Measurement) and outcome.value != measured.value:
                 found.append(Alternative(assumption, outcome.value))
         return tuple(found)
+
+
+#: Metrics without a model that contradictions may spoil, too.
+_SPOILT: Final = ("output.", "input.", "hfu", "hardware.")
 
 
 def measure(facts: WindowFacts) -> Measurements:
@@ -180,7 +188,7 @@ def _family(name: str) -> str:
 def _elsewhere(name: str) -> NoData | None:
     """No data for what no engine exports: which source would tell."""
     sources: Mapping[str, tuple[str, str]] = load("measuring.yaml")["elsewhere"]
-    if _family(name) not in sources:
+    if _family(name) not in sources or name in HARDWARE:
         return None
     key, reason = sources[_family(name)]
     return NoData(name, reason, remedy(key))

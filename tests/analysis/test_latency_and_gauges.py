@@ -214,8 +214,8 @@ def test_counters_that_are_not_there_are_no_data() -> None:
 @pytest.mark.parametrize(
     ("metric", "command"),
     [
-        ("hfu", "dcgmi dmon -e 1004"),
-        ("hardware.sm_active", "nvidia-smi"),
+        ("hfu", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"),
+        ("hardware.sm_active", "http://HOST:9400/metrics"),
         ("timeline.idle", "start_profile"),
         ("timeline.gap.p99", "nsys"),
         ("kernels(.*gemm.*).mfu", "ncu"),
@@ -228,7 +228,7 @@ def test_what_engines_do_not_export_names_what_does(metric: str, command: str) -
     assert outcome.reason
 
 
-@pytest.mark.parametrize("metric", ["hfu", "hardware.sm_active", "timeline.idle", "kernels(.*gemm.*).mfu"])
+@pytest.mark.parametrize("metric", ["timeline.idle", "kernels(.*gemm.*).mfu"])
 def test_sources_that_are_not_read_are_not_asked_for(metric: str) -> None:
     # Neither a GPU nor a model would help, either: none is named here.
     outcome = no_data(of(window(load()))[metric])

@@ -33,7 +33,7 @@ def text_of(recording: str, gate: object, strict: bool = False, **keys: Any) -> 
 
 def test_figures_of_single_gpus_are_not_promised() -> None:
     text = text_of("decode-8b", {"gate": "decode.mbu >= 75%", "per": "gpu"})
-    assert "a DCGM exporter's, which would tell, this version does not read yet" in text
+    assert "`per: gpu` needs figures of each GPU, and decode.mbu is the engine's" in text
     assert "per: replica" in text
     assert "add " not in text
 

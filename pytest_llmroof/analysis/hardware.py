@@ -1,0 +1,197 @@
+"""Means of what the GPUs' own counters saw: over the load where whole averages lie inside it, else over the window."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Final, Literal
+
+from pytest_llmroof.analysis.constants import counter_constant
+from pytest_llmroof.analysis.facts import WindowFacts
+from pytest_llmroof.analysis.hardware_load import Stretch, span, stretches
+from pytest_llmroof.bounded import Bounded
+from pytest_llmroof.telemetry.hardware import Gpu, Hardware
+from pytest_llmroof.telemetry.window import Series
+
+Over = Literal["load", "window"]
+
+#: Quantities that are shares of time or of cycles.
+FRACTIONS: Final = (
+    "gr_engine", "sm_active", "sm_occupancy", "tensor", "dram", "utilization", "memory_utilization",
+)  # fmt: skip
+#: Those that only DCGM's profiling module measures, and that may read 0 where it does not.
+PROFILED: Final = ("gr_engine", "sm_active", "tensor", "dram")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The mean of a quantity, in its unit, and over what: ``load``, or the whole ``window`` with its idle time."""
+
+    bounded: Bounded
+    samples: int
+    over: Over
+    seconds: float
+    """From the first to the last moment that the samples speak of."""
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Why a quantity cannot be used, and what would give it, where the reason does not say so."""
+
+    reason: str
+    remedy: str | None = None
+
+
+def averaging(hardware: Hardware) -> float:
+    """Seconds over which a sample looks back; where nobody knows it the longest that is usual."""
+    if hardware.averaging_seconds is not None:
+        return hardware.averaging_seconds
+    return counter_constant("averaging_seconds")
+
+
+def read(facts: WindowFacts, gpu: Gpu, quantity: str, *, of_every_replica: bool = False) -> Reading | Unread:
+    """The mean of one quantity of one GPU. ``of_every_replica``: over time in which each of them had requests."""
+    hardware = facts.window.hardware
+    assert hardware is not None
+    series = gpu.series.get(quantity)
+    if quantity in gpu.unusable:
+        return Unread(f"{_name(gpu, quantity)} of {gpu.identity} cannot be used: {gpu.unusable[quantity]}")
+    if series is None or not series.times:
+        return Unread(
+            f"{hardware.location or 'the counters'} hold no {described(quantity)}", hardware.missing.get(quantity)
+        )
+    looks_back = averaging(hardware)
+    under_load = stretches(facts.window, of_every_replica=of_every_replica)
+    alone = not facts.window.engines and facts.window.client is None
+    if not alone and (not hardware.clocked or under_load is None):
+        return Unread(
+            "the counters' samples and the load are not on one clock, so nobody knows which of them saw the load",
+            "record both at once: python -m pytest_llmroof record --out=recordings/load http://HOST:8000/metrics "
+            "http://HOST:9400/metrics -- LOAD COMMAND",
+        )
+    inside = _inside(series, looks_back, under_load or ())
+    if inside.times:
+        return _reading(inside, looks_back, "load", quantity, under_load or ())
+    whole = (series.times[0] - looks_back, series.times[-1]) if alone else span(facts.window)
+    inside = _inside(series, looks_back, (whole,) if whole else ())
+    if inside.times and whole is not None:
+        return _reading(inside, looks_back, "window", quantity, (whole,))
+    return Unread(_too_short(facts, hardware, looks_back), _shorter(hardware))
+
+
+def silent(facts: WindowFacts, gpu: Gpu) -> tuple[str, ...]:
+    """Profiled quantities that read 0 all the time though the GPU worked: they were not measured.
+
+    A GPU that is said to be utilised, or whose engine or multiprocessors were active, cannot have moved nothing.
+    """
+    zero = {name for name in PROFILED if _all_zero(gpu, name)}
+    works = [name for name in ("utilization", "gr_engine", "sm_active") if name not in zero and _worked(gpu, name)]
+    if not works:
+        return ()
+    if "gr_engine" in zero:
+        return tuple(name for name in PROFILED if name in zero)
+    # An idle tensor pipe is real: matrix-vector products leave it out.
+    return tuple(name for name in ("sm_active", "dram") if name in zero)
+
+
+def activity(gpu: Gpu) -> float:
+    """How much a GPU did, by whatever tells most: the largest mean of its activities over all of its samples."""
+    means = [fmean(gpu.series[name].values) for name in ("gr_engine", "utilization", "sm_active") if _has(gpu, name)]
+    return max(means, default=0.0)
+
+
+def _inside(series: Series, looks_back: float, where: Sequence[Stretch]) -> Series:
+    """The samples whose whole average lies inside one of the stretches."""
+    kept = [
+        (time, value)
+        for time, value in zip(series.times, series.values, strict=True)
+        if any(begun - 1e-6 <= time - looks_back and time <= ended + 1e-6 for begun, ended in where)
+    ]
+    return Series(tuple(time for time, _ in kept), tuple(value for _, value in kept))
+
+
+def _reading(inside: Series, looks_back: float, over: Over, quantity: str, where: Sequence[Stretch]) -> Reading:
+    """The mean of samples. What lies between them is not known: it widens the interval.
+
+    Of ten averages that do not overlap and more it is the standard error, twice, of the share that was not seen (a
+    sample without replacement); of fewer the share may have been anything.
+    """
+    mean = fmean(inside.values)
+    first, last = inside.times[0] - looks_back, inside.times[-1]
+    loaded = sum(max(0.0, min(ended, last) - max(begun, first)) for begun, ended in where)
+    unseen = max(0.0, 1 - _covered(inside.times, looks_back) / loaded) if loaded > 0 else 0.0
+    if unseen < 1e-6:
+        unseen = 0.0
+    apart = _apart(inside.times, looks_back)
+    low, high = mean * (1 - unseen), mean * (1 - unseen) + unseen
+    if apart >= counter_constant("samples"):
+        error = 2 * stdev(inside.values) / math.sqrt(apart) * math.sqrt(unseen)
+        low, high = max(low, mean - error), min(high, mean + error)
+    if quantity not in FRACTIONS:
+        spread = 2 * stdev(inside.values) / math.sqrt(apart) if len(inside.values) > 1 and unseen else 0.0
+        low, high = mean - spread, mean + spread
+    bounded = Bounded(mean, min(low, mean), max(high, mean))
+    return Reading(bounded, len(inside.times), over, loaded)
+
+
+def _covered(times: Sequence[float], looks_back: float) -> float:
+    """The time that the averages cover together, seconds."""
+    covered, until = 0.0, -math.inf
+    for time in times:
+        covered += time - max(until, time - looks_back)
+        until = time
+    return covered
+
+
+def _apart(times: Sequence[float], looks_back: float) -> int:
+    """How many of the averages do not overlap."""
+    count, until = 0, -math.inf
+    for time in times:
+        if time - looks_back >= until - 1e-6:
+            count, until = count + 1, time
+    return count
+
+
+def _too_short(facts: WindowFacts, hardware: Hardware, looks_back: float) -> str:
+    known = "" if hardware.averaging_seconds is not None else ", as nothing says otherwise"
+    duration = f"{facts.duration_seconds:.1f} s" if facts.duration_seconds else "unknown length"
+    return (
+        f"a sample of these counters is an average over {looks_back:g} s{known}, and none of them lies inside this "
+        f"window of {duration} with all of that"
+    )
+
+
+def _shorter(hardware: Hardware) -> str:
+    dcgm = "dcgm" in hardware.kinds
+    collect = "start dcgm-exporter with -c 1000 (milliseconds)" if dcgm else "sample them each second"
+    return f"{collect}, or measure a load several times as long"
+
+
+def described(quantity: str) -> str:
+    """A quantity in words."""
+    return {
+        "gr_engine": "activity of the GPU's engines",
+        "sm_active": "activity of the multiprocessors",
+        "tensor": "activity of the tensor pipe",
+        "dram": "activity of the memory interface",
+        "utilization": "GPU utilization",
+        "sm_clock_hertz": "clock of the multiprocessors",
+    }.get(quantity, quantity)
+
+
+def _name(gpu: Gpu, quantity: str) -> str:
+    return gpu.names.get(quantity, described(quantity))
+
+
+def _has(gpu: Gpu, quantity: str) -> bool:
+    return quantity in gpu.series and bool(gpu.series[quantity].values) and quantity not in gpu.unusable
+
+
+def _all_zero(gpu: Gpu, quantity: str) -> bool:
+    return _has(gpu, quantity) and not any(gpu.series[quantity].values)
+
+
+def _worked(gpu: Gpu, quantity: str) -> bool:
+    return _has(gpu, quantity) and fmean(gpu.series[quantity].values) > counter_constant("busy")

@@ -1,0 +1,141 @@
+"""Which of the GPUs that counters tell of hold the deployment: a host may have others, idle or of another kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_llmroof.analysis.constants import counter_constant
+from pytest_llmroof.analysis.facts import WindowFacts
+from pytest_llmroof.analysis.hardware import activity
+from pytest_llmroof.roofline.catalogue import accelerator_for_device
+from pytest_llmroof.roofline.deployment import Deployment
+from pytest_llmroof.telemetry.hardware import Gpu, Hardware
+from pytest_llmroof.units import grouped
+
+
+@dataclass(frozen=True)
+class Serving:
+    """The GPUs that serve, of all that were ``seen``; ``expected`` are those of the deployment, None where nobody said.
+
+    ``problem`` says why it is not known which serve (then there are none), ``note`` how they were chosen.
+    """
+
+    gpus: tuple[Gpu, ...]
+    seen: int
+    expected: int | None = None
+    note: str | None = None
+    problem: str | None = None
+    remedy: str | None = None
+
+    @property
+    def unseen(self) -> int:
+        """GPUs of the deployment that no counter tells of."""
+        return max(0, (self.expected or 0) - len(self.gpus))
+
+
+def serving(facts: WindowFacts) -> Serving:
+    """The GPUs of the deployment. Where more are seen than it has, those at work."""
+    hardware = facts.window.hardware
+    if hardware is None or not hardware.gpus:
+        return Serving((), 0)
+    deployment = facts.deployment
+    candidates = _ours_by_pod(facts, of_one_kind(whole(hardware, deployment), deployment))
+    seen = len(hardware.gpus)
+    if not candidates:
+        return Serving((), seen, problem="the counters are those of slices of GPUs, and the deployment has whole ones")
+    busy = [gpu for gpu in candidates if at_work(gpu)]
+    if not degree_known(deployment):
+        return _assumed(candidates, busy, seen)
+    expected = deployment.gpus
+    if len(candidates) <= expected:
+        return Serving(tuple(candidates), seen, expected, note=_fewer(candidates, expected))
+    if len(busy) > expected:
+        return Serving(
+            (),
+            seen,
+            expected,
+            problem=f"{_count(busy)} are at work, the deployment has {expected}: which of them serve it is not told",
+            remedy="name an exporter of this deployment's GPUs only, or ask Prometheus with a selector of them",
+        )
+    chosen = sorted(candidates, key=activity, reverse=True)[:expected]
+    kept = tuple(gpu for gpu in candidates if gpu in chosen)
+    note = f"of {_count(candidates)} the {len(kept)} most at work are taken: {_named(kept)}"
+    return Serving(kept, seen, expected, note=note)
+
+
+def whole(hardware: Hardware, deployment: Deployment) -> list[Gpu]:
+    """GPUs that are no slices, nor cut into any; slices where the accelerator was described as one by hand."""
+    slices = [gpu for gpu in hardware.gpus if gpu.mig is not None]
+    if slices and deployment.accelerator is not None and deployment.accelerator.confidence == "given":
+        return slices
+    cut = {_place(gpu) for gpu in slices}
+    return [gpu for gpu in hardware.gpus if gpu.mig is None and _place(gpu) not in cut]
+
+
+def of_one_kind(gpus: Sequence[Gpu], deployment: Deployment) -> list[Gpu]:
+    """Those whose device is the deployment's, where some are and others are not."""
+    accelerator = deployment.accelerator
+    if accelerator is None:
+        return list(gpus)
+    ours = [
+        gpu
+        for gpu in gpus
+        if gpu.device_name is not None
+        and (
+            gpu.device_name in accelerator.device_names
+            or ((known := accelerator_for_device(gpu.device_name)) is not None and known.name == accelerator.name)
+        )
+    ]
+    return ours or list(gpus)
+
+
+def at_work(gpu: Gpu) -> bool:
+    """Whether a GPU did anything worth the name."""
+    return activity(gpu) > counter_constant("busy")
+
+
+def degree_known(deployment: Deployment) -> bool:
+    """Whether somebody said over how many GPUs a replica is spread."""
+    return deployment.provenance.get("tensor_parallel", "given") != "assumed"
+
+
+def by_host(gpus: Sequence[Gpu]) -> dict[str, list[Gpu]]:
+    """GPUs by their host (``""`` where none is told), in order."""
+    hosts: dict[str, list[Gpu]] = {}
+    for gpu in gpus:
+        hosts.setdefault(gpu.host or "", []).append(gpu)
+    return hosts
+
+
+def _assumed(candidates: list[Gpu], busy: list[Gpu], seen: int) -> Serving:
+    """Nobody said how many GPUs serve: those at work do."""
+    kept = tuple(busy or candidates)
+    if len(kept) == seen:
+        return Serving(kept, seen)
+    return Serving(kept, seen, note=f"of {grouped(seen)} GPUs the {len(kept)} at work are taken: {_named(kept)}")
+
+
+def _ours_by_pod(facts: WindowFacts, gpus: list[Gpu]) -> list[Gpu]:
+    """Those that an engine's pod holds, where pods are told of both."""
+    ours = [gpu for gpu in gpus if gpu.pod and any(gpu.pod in engine.identity for engine in facts.window.engines)]
+    return ours or gpus
+
+
+def _fewer(gpus: Sequence[Gpu], expected: int) -> str | None:
+    if len(gpus) == expected:
+        return None
+    return f"counters tell of {_count(gpus)}, the deployment has {expected}: the others' exporters are missing"
+
+
+def _place(gpu: Gpu) -> tuple[str | None, str | None]:
+    return gpu.host, gpu.index if gpu.index is not None else gpu.uuid
+
+
+def _count(gpus: Sequence[Gpu]) -> str:
+    return f"{len(gpus)} GPU{'' if len(gpus) == 1 else 's'}"
+
+
+def _named(gpus: Sequence[Gpu]) -> str:
+    names = [gpu.identity for gpu in gpus]
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -1,0 +1,266 @@
+"""``hfu`` and ``hardware.*``: what the GPUs' own counters say, as the mean of the GPUs that serve, equally weighted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pytest_llmroof.analysis.busytime import is_bound
+from pytest_llmroof.analysis.facts import WindowFacts
+from pytest_llmroof.analysis.hardware import Reading, Unread, averaging, described, read, silent
+from pytest_llmroof.analysis.hardware_serving import Serving, by_host, serving
+from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome
+from pytest_llmroof.analysis.thresholds import remedy
+from pytest_llmroof.bounded import Bounded
+from pytest_llmroof.data import load
+from pytest_llmroof.telemetry.hardware import Gpu
+from pytest_llmroof.units import format_quantity
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A metric: the quantity that it rests on, what that counts, and whether it is 1 less it."""
+
+    quantity: str
+    counts: str
+    complement: bool = False
+
+
+_KINDS: Final = {
+    "hardware.mbu": _Kind("dram", "cycles in which the memory interface moved data"),
+    "hardware.sm_active": _Kind("sm_active", "cycles in which a multiprocessor held work, mean over them"),
+    "hardware.idle": _Kind("gr_engine", "1 - time in which any engine of the GPU ran", complement=True),
+    "hardware.utilization": _Kind(
+        "utilization", "what nvidia-smi calls GPU utilization: time in which any kernel ran, whatever it did"
+    ),
+    "hardware.clock": _Kind("sm_clock_hertz", "clock of the multiprocessors"),
+    "hfu": _Kind("tensor", "proxy: cycles in which the tensor pipe was active"),
+}
+HARDWARE: Final = tuple(_KINDS)
+#: Metrics that rest on the clock, which is another one without load.
+_CLOCKED: Final = ("hfu", "hardware.clock")
+
+
+def hardware_metric(facts: WindowFacts, metric: str) -> Outcome:
+    """The metric over all GPUs that serve."""
+    if facts.window.hardware is None:
+        return _no_counters(metric)
+    if facts.idle and facts.window.engines:
+        return NoData(metric, "the engine was idle: no token was computed or generated in this window", remedy("load"))
+    found = serving(facts)
+    if not found.gpus:
+        return _unknown(metric, found)
+    return _over(facts, metric, found)
+
+
+def each_gpu(facts: WindowFacts, metric: str) -> list[tuple[str, Outcome]] | NoData:
+    """The metric of each GPU that serves, by what messages call it; no data where nothing tells of single GPUs."""
+    if metric not in _KINDS:
+        return NoData(
+            metric,
+            f"`per: gpu` needs figures of each GPU, and {metric} is the engine's, which tells of all of them together",
+            f"gate each replica (`per: replica`) or the whole, and of each GPU one of {', '.join(_KINDS)}",
+        )
+    if facts.window.hardware is None:
+        reason = (
+            "`per: gpu` needs figures of each GPU, and engine metrics have none: a DCGM exporter's or nvidia-smi's "
+            "would tell"
+        )
+        return NoData(metric, reason, remedy("gpu_counters"))
+    found = serving(facts)
+    if not found.gpus:
+        return _unknown(metric, found)
+    if found.unseen:
+        return NoData(
+            metric,
+            f"counters tell of {len(found.gpus)} of the deployment's {found.expected} GPUs, and nothing of the others",
+            "name the exporters of all of its hosts",
+        )
+    return [(gpu.identity, _over(facts, metric, Serving((gpu,), 1))) for gpu in found.gpus]
+
+
+def each_replica(facts: WindowFacts, metric: str) -> list[tuple[str, Outcome]] | NoData:
+    """The metric of each replica's GPUs, where pods or hosts tell whose they are."""
+    if facts.window.hardware is None:
+        return _no_counters(metric)
+    found, replicas = serving(facts), facts.deployment.replicas
+    if not found.gpus:
+        return _unknown(metric, found)
+    if replicas == 1:
+        return [("the only replica", _over(facts, metric, found))]
+    pods = {gpu.pod or "": [one for one in found.gpus if one.pod == gpu.pod] for gpu in found.gpus}
+    for groups in (pods, by_host(found.gpus)):
+        if len(groups) == replicas and "" not in groups:
+            size = facts.deployment.gpus_per_replica
+            return [
+                (name, _over(facts, metric, Serving(tuple(gpus), len(gpus), size))) for name, gpus in groups.items()
+            ]
+    return NoData(
+        metric,
+        f"the counters do not tell which GPUs belong to which of {replicas} replicas: not each has a pod or host of "
+        "its own",
+        "have the DCGM exporter add pods (DCGM_EXPORTER_KUBERNETES=true), or gate each GPU (`per: gpu`)",
+    )
+
+
+def _over(facts: WindowFacts, metric: str, found: Serving) -> Outcome:
+    """The mean over some GPUs; those that no counter tells of may have done anything."""
+    readings = []
+    for gpu in found.gpus:
+        one = _of_gpu(facts, metric, gpu)
+        if isinstance(one, Unread):
+            return NoData(metric, one.reason, one.remedy or remedy("gpu_counters"))
+        readings.append(one)
+    bounded = _mean([one.bounded for one in readings])
+    over_load = all(one.over == "load" for one in readings) or _alone(facts)
+    if not over_load:
+        if metric in _CLOCKED:
+            return NoData(metric, f"{_undecided(facts)}; a resting GPU lowers its clock", remedy("more_counters"))
+        bounded = _widened(facts, metric, bounded)
+    undecided = None if over_load or bounded.exact else _undecided(facts)
+    if found.unseen and metric != "hardware.clock":
+        known = len(readings) / (len(readings) + found.unseen)
+        bounded = Bounded(bounded.value, bounded.low * known, bounded.high * known + 1 - known)
+    return Measurement(
+        metric=metric,
+        bounded=bounded,
+        unit="fraction",
+        source=_source(facts, metric, found.gpus[0]),
+        method=_method(facts, metric, found, readings),
+        samples=sum(one.samples for one in readings),
+        judged_by="value" if undecided is None else "bounds",
+        undecided=undecided,
+        settle=_settle(facts, found) if not bounded.exact else None,
+    )
+
+
+def _of_gpu(facts: WindowFacts, metric: str, gpu: Gpu) -> Reading | Unread:
+    kind = _KINDS[metric]
+    if kind.quantity in silent(facts, gpu):
+        return Unread(
+            f"{gpu.names.get(kind.quantity, described(kind.quantity))} of {gpu.identity} reads 0 while the GPU works: "
+            "it was not measured",
+            remedy("profiling_fields"),
+        )
+    reading = read(facts, gpu, kind.quantity)
+    if isinstance(reading, Unread) or metric not in _CLOCKED:
+        return _mapped(reading, lambda value: 1 - value) if kind.complement else reading
+    accelerator = facts.deployment.accelerator
+    of_peak = accelerator.clock_hertz if accelerator is not None else None
+    if of_peak is None:
+        product = accelerator.product if accelerator is not None else "this GPU"
+        return Unread(
+            f"the clock at which the peaks of {product} hold is not known",
+            f"write it: `gpu: {{name: ..., base: {accelerator.name if accelerator else 'NAME'}, clock: ...MHz}}`",
+        )
+    if metric == "hardware.clock":
+        return _mapped(reading, lambda value: value / of_peak)
+    clock = read(facts, gpu, "sm_clock_hertz")
+    if isinstance(clock, Unread):
+        return Unread(f"hfu needs the clock beside the tensor pipe's activity: {clock.reason}", clock.remedy)
+    ratio, pipe = clock.bounded.scaled(1 / of_peak), reading.bounded
+    product_of_both = Bounded(pipe.value * ratio.value, pipe.low * ratio.low, pipe.high * ratio.high)
+    return Reading(product_of_both, reading.samples, reading.over, reading.seconds)
+
+
+def _mapped(reading: Reading | Unread, function: Callable[[float], float]) -> Reading | Unread:
+    if isinstance(reading, Unread):
+        return reading
+    return Reading(reading.bounded.map(function), reading.samples, reading.over, reading.seconds)
+
+
+def _mean(values: Sequence[Bounded]) -> Bounded:
+    count = len(values)
+    return Bounded(
+        sum(one.value for one in values) / count,
+        min(sum(one.low for one in values), sum(one.value for one in values)) / count,
+        max(sum(one.high for one in values), sum(one.value for one in values)) / count,
+    )
+
+
+def _widened(facts: WindowFacts, metric: str, bounded: Bounded) -> Bounded:
+    """A mean over the whole window, as one of the load: a GPU that rests outside of the load did it all inside."""
+    share = _least_share(facts)
+    if metric == "hardware.idle":
+        active = 1 - bounded.low
+        low = max(0.0, 1 - active / share) if share > 0 else 0.0
+        return Bounded(bounded.value, min(low, bounded.low), bounded.high)
+    high = min(1.0, bounded.high / share) if share > 0 else 1.0
+    return Bounded(bounded.value, bounded.low, max(high, bounded.high))
+
+
+def _alone(facts: WindowFacts) -> bool:
+    """Whether nothing tells of load, so that the window is what is measured."""
+    return not facts.window.engines and facts.window.client is None
+
+
+def _least_share(facts: WindowFacts) -> float:
+    """The least share of the window that was under load; 0 where only an upper bound is known."""
+    if facts.busy is None or not facts.duration_seconds:
+        return 0.0
+    low = 0.0 if is_bound(facts.busy) else facts.busy.seconds.low
+    return min(1.0, low / facts.duration_seconds)
+
+
+def _undecided(facts: WindowFacts) -> str:
+    hardware = facts.window.hardware
+    assert hardware is not None
+    return (
+        f"no sample looks back ({averaging(hardware):g} s) on the load alone: the mean over the window holds idle "
+        "time, and is only one end of what it was under load"
+    )
+
+
+def _settle(facts: WindowFacts, found: Serving) -> str:
+    if found.unseen:
+        return f"name the exporters of all of the deployment's hosts ({found.unseen} GPUs are missing)"
+    return remedy("more_counters")
+
+
+def _source(facts: WindowFacts, metric: str, gpu: Gpu) -> str:
+    hardware = facts.window.hardware
+    assert hardware is not None
+    quantities = (_KINDS[metric].quantity, *(("sm_clock_hertz",) if metric == "hfu" else ()))
+    names = [gpu.names[quantity] for quantity in quantities if quantity in gpu.names]
+    return ", ".join(names) or ", ".join(hardware.kinds) or "GPU counters"
+
+
+def _method(facts: WindowFacts, metric: str, found: Serving, readings: Sequence[Reading]) -> str:
+    hardware = facts.window.hardware
+    assert hardware is not None
+    count, looks_back = len(readings), averaging(hardware)
+    gpus = "of one GPU" if count == 1 else f"mean over {count} GPUs, equally weighted"
+    longest = max(reading.seconds for reading in readings)
+    if all(one.over == "load" for one in readings):
+        time = f"over {longest:.1f} s of load that whole samples lie in (each looks back {looks_back:g} s)"
+    else:
+        time = f"over the whole window of {longest:.1f} s, idle time included"
+    parts = [_counted(facts, metric), gpus, time]
+    if found.note:
+        parts.append(found.note)
+    return "; ".join(parts)
+
+
+def _counted(facts: WindowFacts, metric: str) -> str:
+    counts = _KINDS[metric].counts
+    accelerator = facts.deployment.accelerator
+    if metric not in _CLOCKED or accelerator is None or accelerator.clock_hertz is None:
+        return counts
+    clock = format_quantity(accelerator.clock_hertz, "hertz")
+    if metric == "hardware.clock":
+        return f"{counts} over {clock}, at which the stated peaks hold"
+    return (
+        f"{counts} x SM clock / {clock}, at which the stated peak holds: not a count of FLOPs, zero for matrix-vector "
+        "products (GEMV) that leave the pipe out, up to 5 times MFU where small batches fill tiles with padding, and "
+        "of whichever precision ran"
+    )
+
+
+def _unknown(metric: str, found: Serving) -> NoData:
+    return NoData(metric, found.problem or "the counters tell of no GPU", found.remedy or remedy("gpu_counters"))
+
+
+def _no_counters(metric: str) -> NoData:
+    key, reason = load("measuring.yaml")["elsewhere"]["hfu" if metric == "hfu" else "hardware"]
+    return NoData(metric, reason, remedy(key))
