@@ -91,6 +91,8 @@ class Framing:
         self._live: LiveRecording | None = None
         self._taken = Taken()
         self._opened = 0.0
+        self.error: LlmroofError | None = None
+        """Why nothing could be recorded from the beginning."""
 
     def open(self) -> None:
         """First scrape, or first look at the servers where a warm-up is cut off; then a sample every interval."""
@@ -105,9 +107,9 @@ class Framing:
             live = LiveRecording(found, recording, interval)
             self._begin(live)
         except LlmroofError as error:
-            self._taken = Taken.failed(error)
+            self.error, self._taken = error, Taken.failed(error)
         except OSError as error:
-            self._taken = Taken.failed(_full(error))
+            self.error, self._taken = _full(error), Taken.failed(_full(error))
         else:
             self._live = live
         self._opened = _monotonic()

@@ -8,6 +8,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_llmroof.handle import TestWindow, WindowFactory
+    from pytest_llmroof.probing import Probe
     from pytest_llmroof.roofline.accelerator import Accelerator
 
 
@@ -30,6 +31,17 @@ def llmroof_factory(pytestconfig: pytest.Config) -> WindowFactory:
     from pytest_llmroof.handle import WindowFactory
 
     return WindowFactory(pytestconfig)
+
+
+@pytest.fixture
+def llmroof_probe(request: pytest.FixtureRequest) -> Probe:
+    """A load of one phase against an OpenAI-compatible endpoint: ``llmroof_probe.decode(batch=8).check(...)``.
+
+    ``prefill(...)`` and ``decode(...)`` send their requests at once and give a window with what client and server saw.
+    """
+    from pytest_llmroof.probing import probe_of
+
+    return probe_of(request.node)
 
 
 @pytest.fixture(scope="session")

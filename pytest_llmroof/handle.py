@@ -43,6 +43,7 @@ _INHERITED: Final = (
 
 if TYPE_CHECKING:
     from pytest_llmroof.live import Frame
+    from pytest_llmroof.probing import Probe
 
 
 class NotMeasured(KeyError):
@@ -83,7 +84,7 @@ class WindowHandle(Mapping[str, Measurement]):
     def spec(self) -> WindowSpec:
         """What was asked for, with the options applied."""
         __tracebackhide__ = True
-        return _or_fail(self._specify)
+        return or_fail(self._specify)
 
     def __getitem__(self, metric: str) -> Measurement:
         __tracebackhide__ = True
@@ -112,7 +113,7 @@ class WindowHandle(Mapping[str, Measurement]):
         GateBreach, an AssertionError that lists every breach.
         """
         __tracebackhide__ = True
-        gates = tuple(_or_fail(lambda: parsed(expressions, "check()", **keywords)))
+        gates = tuple(or_fail(lambda: parsed(expressions, "check()", **keywords)))
         window = self._judged(gates)
         key = f"{self.spec.id}#{_process(self._config)}{len(outbox(self._config).sent)}"
         breach = publish(self._config, key, window, range(len(gates)))
@@ -208,7 +209,7 @@ class TestWindow(WindowHandle):
         name = str(keys.get("phase", "window"))
 
         def specify() -> WindowSpec:
-            return _described_by(window_spec(keys, id=spec_id, name=name, base=folder), own, keys, config)
+            return described_by(window_spec(keys, id=spec_id, name=name, base=folder), own, keys, config)
 
         return OpenWindow(config, specify, lengthened="duration" in {**marked_keys(self._node), **keys})
 
@@ -269,16 +270,34 @@ class WindowFactory:
         return OpenWindow(config, specify, lengthened="duration" in keys)
 
 
+    def probe(self, **keys: Any) -> Probe:
+        """What ``llmroof_probe`` is to a test, for fixtures; keys are those of the mark, of all its windows."""
+        from pytest_llmroof.probing import Probe
+
+        file = Path(sys._getframe(1).f_code.co_filename)
+        root = self._config.rootpath
+        shown = file.relative_to(root).as_posix() if file.is_relative_to(root) else file.name
+
+        def describe(own: dict[str, Any], phase: str, name: str) -> WindowSpec:
+            self._names[f"{shown}::probe {name}"] += 1
+            count = self._names[f"{shown}::probe {name}"]
+            spec_id = f"{shown}::{name} probe" + (f"#{count}" if count > 1 else "")
+            spec = window_spec({**keys, **own}, id=spec_id, name=phase, base=file.parent)
+            return completed(self._config, replace(spec, gates=()))
+
+        return Probe(self._config, describe, [])
+
+
 def session_accelerator(config: pytest.Config) -> Accelerator:
     """What ``--llmroof-gpu``, else the ini file, names. The test fails where neither does."""
     spec = WindowSpec(id="llmroof", name="session", base=config.invocation_params.dir)
-    accelerator = _or_fail(lambda: resolve(completed(config, spec))).accelerator
+    accelerator = or_fail(lambda: resolve(completed(config, spec))).accelerator
     if accelerator is None:
         pytest.fail("no accelerator is named: --llmroof-gpu=NAME, or llmroof_gpu in the ini file", pytrace=False)
     return accelerator
 
 
-def _described_by(
+def described_by(
     spec: WindowSpec, own: WindowSpec, keys: Mapping[str, object], config: pytest.Config
 ) -> WindowSpec:
     """What the window does not say itself comes from the test's marks."""
@@ -294,7 +313,7 @@ def _described_by(
     return completed(config, replace(spec, **changes))
 
 
-def _or_fail(function: Callable[[], T]) -> T:
+def or_fail(function: Callable[[], T]) -> T:
     """The result; a mistake in what the test says fails the test with one sentence."""
     __tracebackhide__ = True
     try:

@@ -9,7 +9,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -115,6 +115,23 @@ class Frame:
                 self._framing.abandon()
 
 
+def probed(config: pytest.Config, spec: WindowSpec, server: str, take_it: Callable[[Path, str], Taken]) -> None:
+    """A window whose load is a probe's: ``take_it`` drives and records it in a folder, while no other worker's does.
+
+    ``server`` is host and port of what the load goes to.
+    """
+    frames = _frames(config)
+    if isinstance(frames.get(spec.id), Taken):
+        return  # A rerun of the test: its window stands.
+    try:
+        with _hold(config, spec, server), _place(config, spec) as (folder, shown):
+            found = take_it(folder, shown)
+    except SourceError as error:
+        found = Taken.failed(error)
+    frames[spec.id] = found
+    found.write(run_folder(config) / f"{_key(f'{os.getpid()} {spec.id}')}.json")
+
+
 def framed(config: pytest.Config, spec: WindowSpec) -> Taken | None:
     """What was recorded around a load; None where no window was opened. StillOpen before its end."""
     __tracebackhide__ = True
@@ -198,12 +215,12 @@ _HELD: Final[dict[str, int]] = {}
 
 
 @contextlib.contextmanager
-def _hold(config: pytest.Config, spec: WindowSpec) -> Iterator[None]:
+def _hold(config: pytest.Config, spec: WindowSpec, *also: str) -> Iterator[None]:
     """Keep other workers' loads away from the servers of a window: each would count in the other's."""
     if not hasattr(config, "workerinput"):
         yield
         return
-    servers = {urlsplit(source.shown).netloc for source in spec.telemetry if source.kind == "url"}
+    servers = {urlsplit(source.shown).netloc for source in spec.telemetry if source.kind == "url"} | set(also)
     with contextlib.ExitStack() as stack:
         for server in sorted(servers):  # in one order everywhere, so that no two workers wait for each other
             stack.enter_context(_server_held(run_folder(config), server, spec.max_wait_seconds))

@@ -45,8 +45,13 @@ def mark_live_tests(items: Iterable[pytest.Item]) -> None:
     """Mark the tests whose window is a server's. What is wrong with a test's marks is told when it runs."""
     for item in items:
         with suppress(ConfigError):
-            if marked_spec(item).live:
+            if probes(item) or marked_spec(item).live:
                 item.add_marker("llmroof_live")
+
+
+def probes(item: pytest.Item) -> bool:
+    """Whether a test makes its load with ``llmroof_probe``."""
+    return "llmroof_probe" in getattr(item, "fixturenames", ())
 
 
 def spec_of(config: pytest.Config, keys: dict[str, Any], gates: tuple[Gate, ...], item: pytest.Item) -> WindowSpec:
@@ -115,6 +120,8 @@ def judged_body(item: pytest.Item) -> Generator[None, object, object]:
     if spec is None:
         # Marks of a parameter or of a TestCase's method are not seen when tests are generated.
         pytest.fail(problem, pytrace=False)
+    if probes(item):
+        return (yield from _judged_probe(item, spec))
     end, abandon = _opened(item, spec)
     try:
         result = yield
@@ -128,6 +135,19 @@ def judged_body(item: pytest.Item) -> Generator[None, object, object]:
         _not_judged(item, spec, "the test did not get to its end")
         return result
     judge_all(item, assessed(item.config, spec, end()))
+    return result
+
+
+def _judged_probe(item: pytest.Item, spec: WindowSpec) -> Generator[None, object, object]:
+    """The same where the body makes its load with ``llmroof_probe``: the probe's window is the one that is meant."""
+    try:
+        result = yield
+    except BaseException:
+        _not_judged(item, spec, "the test did not get to its end")
+        raise
+    from pytest_llmroof.probing import judged_probe
+
+    judge_all(item, judged_probe(item, spec))
     return result
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pytest_llmroof import aggregate, options
-from pytest_llmroof.fixtures import llmroof, llmroof_factory, llmroof_gpu
+from pytest_llmroof.fixtures import llmroof, llmroof_factory, llmroof_gpu, llmroof_probe
 
-__all__ = ["llmroof", "llmroof_factory", "llmroof_gpu"]
+__all__ = ["llmroof", "llmroof_factory", "llmroof_gpu", "llmroof_probe"]
 
 _ENDINGS = (".llmroof.yaml", ".llmroof.yml")
 _NAMES = ("llmroof.yaml", "llmroof.yml")
@@ -88,7 +88,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests whose window is a server's carry ``llmroof_live`` like gate items: ``-m`` is applied after this."""
-    marked = [item for item in items if "llmroof" in item.keywords and isinstance(item, pytest.Function)]
+    tests = [item for item in items if isinstance(item, pytest.Function)]
+    marked = [item for item in tests if "llmroof" in item.keywords or "llmroof_probe" in item.fixturenames]
     if marked:
         from pytest_llmroof.markers import mark_live_tests
 

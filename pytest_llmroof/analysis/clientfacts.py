@@ -25,12 +25,12 @@ _LONGER: Final = 1.02
 
 
 def client_tokens(client: Client) -> Tokens:
-    """Tokens of the completed requests. Which of the prompt tokens were cached a client does not see: none, here."""
+    """Tokens of the completed requests. Which of the prompt tokens were cached few clients see: none, elsewhere."""
     completed = client.completed
     per_request = completed or None
     return Tokens(
         prompt=client.input_tokens,
-        computed=client.input_tokens,
+        computed=client.input_tokens if client.computed_tokens is None else client.computed_tokens,
         generated=client.output_tokens,
         first=completed,
         finished=client.total,

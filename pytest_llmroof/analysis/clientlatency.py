@@ -45,7 +45,9 @@ def all_failed(client: Client, metric: str) -> NoData | None:
     if client.completed != 0:
         return None
     count = f"all {client.failed:.0f} requests failed" if client.failed else "no request was completed"
-    return NoData(metric, f"{count} ({source_of(client)})", "look at the server's log, and run the benchmark again")
+    why = f": {client.failure}" if client.failure else ""
+    again = "look at the server's log, and run the benchmark again"
+    return NoData(metric, f"{count}{why} ({source_of(client)})", again)
 
 
 def _latency(client: Client, metric: str, base: str, statistic: str) -> Outcome:

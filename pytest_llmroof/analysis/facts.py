@@ -45,6 +45,8 @@ class DecodeFacts:
     """How batch and step time were found, one phrase for methods."""
     quantities: tuple[str, ...] = ("itl",)
     """What the step time came from, canonical names."""
+    apart: bool = False
+    """Whether the step time was taken while no prompt was computed."""
     only_longest: str | None = None
     """Set where no context is measurable, and ``context`` lies between nothing and the longest sequence ever: why."""
 

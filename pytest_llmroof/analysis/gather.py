@@ -18,6 +18,7 @@ from pytest_llmroof.analysis.phases import contradiction, find_phase, prefill_sh
 from pytest_llmroof.analysis.prompts import counted_prompt_steps, prompt_work
 from pytest_llmroof.analysis.residency import context_from_blocks
 from pytest_llmroof.analysis.sources import cannot
+from pytest_llmroof.analysis.steady import steady_decode
 from pytest_llmroof.analysis.tokens import Tokens, count_tokens, lengths_are_representative, requests_at, tells_hits
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.roofline.deployment import Deployment
@@ -40,7 +41,7 @@ def gather(window: Window, deployment: Deployment, phase: Phase | None = None) -
         prefill = with_prefill_floors(prefill, deployment)
     decode = _decode(window, tokens, paces, busy, deployment)
     if client is not None:
-        decode = client_decode(client, deployment)
+        decode = steady_decode(client, deployment) or client_decode(client, deployment)
     if decode is not None:
         # Where decode steps are timed apart, no prefill is in their time.
         decode = with_decode_floors(decode, None if _timed_apart(window, decode) else prefill, deployment)
@@ -58,7 +59,7 @@ def gather(window: Window, deployment: Deployment, phase: Phase | None = None) -
         duration_seconds=window.duration_seconds,
         busy=busy,
         prompt_tokens=tokens.prompt,
-        computed_prompt_tokens=tokens.computed if client is None else None,
+        computed_prompt_tokens=tokens.computed if client is None else client.computed_tokens,
         generated_tokens=tokens.generated,
         finished_requests=tokens.finished,
         prefix_hit_rate=tokens.hit_rate if client is None and tells_hits(window) else None,
@@ -66,19 +67,19 @@ def gather(window: Window, deployment: Deployment, phase: Phase | None = None) -
         mean_output_tokens=tokens.mean_output,
         decode=decode,
         prefill=prefill,
-        contradiction=contradiction(phase, share, floors is not None) if phase and not _apart(window) else None,
+        contradiction=contradiction(phase, share, floors is not None) if phase and not _apart(window, decode) else None,
     )
     notes = (*client_notes(window), *estimator_notes(facts), *gauge_notes(facts))
     return _with_floors(replace(facts, notes=notes), floors)
 
 
-def _apart(window: Window) -> bool:
+def _apart(window: Window, decode: DecodeFacts | None) -> bool:
     """Whether prompts and decode steps ran at different times, each with a clock of its own."""
-    return window.counter("prefill_step_seconds") is not None
+    return (decode is not None and decode.apart) or window.counter("prefill_step_seconds") is not None
 
 
 def _timed_apart(window: Window, decode: DecodeFacts) -> bool:
-    return "decode_steps_apart" in window.conventions and "decode_step_seconds" in decode.quantities
+    return decode.apart or ("decode_steps_apart" in window.conventions and "decode_step_seconds" in decode.quantities)
 
 
 def _known_of_all(window: Window) -> Window:

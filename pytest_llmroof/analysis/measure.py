@@ -124,7 +124,7 @@ def measure(facts: WindowFacts) -> Measurements:
 
 #: What a client sees itself, so that its view is judged; of other metrics it shows another view.
 _CLIENTS: Final = ("ttft", "tpot", "e2e", "goodput", "errors")
-#: What only a server knows: how much of a prompt was cached.
+#: What only a server knows: how much of a prompt was cached (or a client whose prompts no cache can hold).
 _SERVERS: Final = ("prefill", "window", "roofline")
 
 
@@ -138,7 +138,8 @@ def _of_both(facts: WindowFacts, name: str) -> Outcome:
     if not facts.window.engines:
         if seen is not None:
             return seen
-        if family in _SERVERS or (family == "decode" and facts.decode is None):
+        fresh = family == "prefill" and client.computed_tokens is not None and client.completed
+        if (family in _SERVERS and not fresh) or (family == "decode" and facts.decode is None):
             reason = f"{source_of(client)} does not see the engine's steps, nor how much of the prompts was cached"
             return all_failed(client, name) or NoData(name, reason, remedy("server"))
         return _measure(facts, name)

@@ -42,6 +42,12 @@ def numbers(value: Any) -> list[float | None]:
     return [number(one) for one in value] if isinstance(value, list) else [number(value)]
 
 
+def texts(value: Any) -> list[str]:
+    """The texts of a list, or the keys of a mapping; nothing where it is neither."""
+    found = list(value) if isinstance(value, list | Mapping) else []
+    return [text[:300] for text in found[:20] if isinstance(text, str) and text.isprintable()]
+
+
 def _values(text: str, location: str) -> Iterator[Any]:
     decoder = json.JSONDecoder(object_pairs_hook=_object)
     place = _next(text, 0)

@@ -171,6 +171,32 @@ def _inference_perf_request(one: Mapping[str, Any]) -> Request:
     )
 
 
+def of_probe(run: Mapping[str, Any]) -> tuple[Request, ...]:
+    """llmroof_probe: for each request when it was sent, and when every piece of it came."""
+    return tuple(map(_probe_request, _objects(run.get("results"))))
+
+
+def _probe_request(one: Mapping[str, Any]) -> Request:
+    started = number(one.get("sent"))
+    times = [time for time in numbers(one.get("times") or []) if time is not None]
+    tokens, held = number(one.get("output_tokens")), [each for each in numbers(one.get("tokens") or []) if each]
+    if one.get("failure") or not times or not tokens:
+        return Request(started=started, failed=True)
+    told = len(held) == len(times)
+    # Of tokens that came together with the first one nobody knows when each was made: only those behind them count.
+    behind = tokens - held[0] if told else tokens - 1
+    return Request(
+        ttft=times[0],
+        e2e=times[-1],
+        tpot=(times[-1] - times[0]) / behind if behind > 0 and len(times) > 1 else None,
+        itls=tuple(max(0.0, later - earlier) for earlier, later in pairwise(times)),
+        input_tokens=number(one.get("input_tokens")),
+        output_tokens=tokens,
+        started=started,
+        piece_tokens=tuple(held) if told else (),
+    )
+
+
 def _objects(value: Any) -> list[Mapping[str, Any]]:
     return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
 
@@ -185,6 +211,7 @@ INSIDE: Final[dict[str, Callable[[Mapping[str, Any]], tuple[Request, ...]]]] = {
     "arrays": in_arrays,
     "guidellm": of_guidellm,
     "latencies": of_latencies,
+    "probe": of_probe,
 }
 APART: Final[dict[str, Callable[[Iterable[Mapping[str, Any]]], tuple[Request, ...]]]] = {
     "aiperf": of_aiperf,

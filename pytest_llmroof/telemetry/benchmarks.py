@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pytest_llmroof.data import load
 from pytest_llmroof.errors import SourceError
-from pytest_llmroof.telemetry.bench_json import at, json_values, number
+from pytest_llmroof.telemetry.bench_json import at, json_values, number, texts
 from pytest_llmroof.telemetry.bench_requests import APART, INSIDE
 from pytest_llmroof.telemetry.client import Client, Request, Summary
 
@@ -74,10 +74,14 @@ def client_of(key: str, run: Run, location: str) -> Client:
         concurrency=_figure(run, tool, "concurrency"),
         accept_length=_figure(run, tool, "accept_length"),
         acceptance_rate=_percent(_figure(run, tool, "acceptance_percent")),
+        batch=_figure(run, tool, "batch") if at(run, "probe.phase") == "decode" else None,
+        computed_tokens=_figure(run, tool, "computed_tokens"),
+        failure=next(iter(texts(at(run, "failures"))), None),
         started=started,
         requests=requests,
         definitions=_definitions(tool),
         settings=_settings(run, tool),
+        notes=tuple(texts(run.get("notes"))) if "notes" in tool else (),
         remedies=tool["remedies"],
     )
     client = _by_records(client)

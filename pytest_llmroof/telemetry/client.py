@@ -16,7 +16,8 @@ class Request:
 
     ``ttft`` counts from sending, ``e2e`` to the last token. ``tpot`` is (e2e - ttft) / (output tokens - 1) unless the
     tool says otherwise; a single token has none. ``itls`` are the times between the pieces that came in, a piece being
-    one token or several. ``started`` is on the run's own clock. Of a failed request only ``started`` counts.
+    one token or several: as ``piece_tokens`` says of every piece, the first one included, where the tool knows it.
+    ``started`` is on the run's own clock. Of a failed request only ``started`` counts.
     """
 
     ttft: float | None = None
@@ -27,6 +28,7 @@ class Request:
     output_tokens: float | None = None
     started: float | None = None
     failed: bool = False
+    piece_tokens: tuple[float, ...] = ()
 
     def seconds(self, latency: str) -> float | None:
         """One latency of this request; its mean time between pieces for ``itl``."""
@@ -56,8 +58,10 @@ class Client:
 
     ``completed`` and ``failed`` count requests, ``input_tokens`` and ``output_tokens`` are those of the completed ones;
     the ``*_rate`` are what the tool states per second, used where its duration is not known. ``concurrency`` is the
-    most requests that were under way at a time. ``accept_length`` and ``acceptance_rate`` are of speculative decoding,
-    as the server told the tool. ``settings`` tell loads apart. ``started`` is Unix seconds.
+    most requests that were under way at a time, ``batch`` how many sequences the tool meant to keep decoding at once
+    while it sent nothing else. ``computed_tokens`` are the prompt tokens that no cache held, where the tool knows it.
+    ``failure`` is why requests failed, the commonest reason. ``accept_length`` and ``acceptance_rate`` are of
+    speculative decoding, as the server told the tool. ``settings`` tell loads apart. ``started`` is Unix seconds.
     """
 
     tool: str
@@ -75,6 +79,9 @@ class Client:
     concurrency: float | None = None
     accept_length: float | None = None
     acceptance_rate: float | None = None
+    batch: float | None = None
+    computed_tokens: float | None = None
+    failure: str | None = None
     started: float | None = None
     requests: tuple[Request, ...] = ()
     summaries: Mapping[str, Summary] = field(default_factory=dict)

@@ -1,0 +1,120 @@
+"""The decode step as a client sees it that keeps a known number of sequences decoding, and times every piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pytest_llmroof.analysis.facts import DecodeFacts
+from pytest_llmroof.analysis.thresholds import threshold
+from pytest_llmroof.bounded import Bounded
+from pytest_llmroof.roofline.deployment import Deployment
+from pytest_llmroof.telemetry.client import Client, Request
+
+Stretch = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """One request's pieces: when each came on the run's clock, and how many tokens each held."""
+
+    times: Sequence[float]
+    tokens: Sequence[float]
+    prompt: float
+
+
+def steady_decode(client: Client, deployment: Deployment) -> DecodeFacts | None:
+    """The mean decode step while all ``client.batch`` sequences decode; None where that never was, or is not known.
+
+    Ramp-up and ramp-down are cut off: only the stretches count in which every sequence is between its first and its
+    last piece, so that no prompt is computed in them. T is a sequence's time between its first and last piece in a
+    stretch, over the tokens behind the first. Where a piece holds several tokens nobody tells how many steps made it:
+    one at the least, and the value then is the longest step that is possible.
+    """
+    if not client.batch or not client.complete:
+        return None
+    requests = [pieces for one in client.succeeded if (pieces := _pieces(one)) is not None]
+    stretches = list(_stretches(requests, round(client.batch)))
+    seconds = tokens = outputs = contexts = 0.0
+    for request in requests:
+        for stretch in stretches:
+            spent, held, count, seen = _within(request, stretch)
+            seconds, tokens, outputs, contexts = seconds + spent, tokens + held, outputs + count, contexts + seen
+    if not tokens or not seconds:
+        return None
+    m = client.accept_length or 1.0
+    fastest = seconds / tokens * m
+    together = client.accept_length is None and tokens > threshold("piece") * outputs
+    slowest = seconds / outputs if together else fastest
+    replicas = deployment.replicas
+    batch = client.batch / replicas
+    return DecodeFacts(
+        step_seconds=Bounded(slowest, fastest, slowest),
+        batch=Bounded.exactly(batch) if replicas == 1 else Bounded(max(1.0, batch), 1.0, client.batch),
+        context=Bounded.exactly(contexts / tokens),
+        steps=max(1.0, tokens / m / client.batch),
+        tokens_per_step=m,
+        draft_tokens=float(deployment.speculative_tokens),
+        apart=True,
+        basis=_basis(client, m, tokens / outputs if together else 1.0, sum(end - start for start, end in stretches)),
+    )
+
+
+def _basis(client: Client, tokens_per_step: float, held: float, seconds: float) -> str:
+    step = "time per output token at the client" + (" times tokens per step" if tokens_per_step != 1 else "")
+    if held != 1.0:
+        step += f", where a piece of the stream holds {held:.3g} tokens of one step or of several"
+    return (
+        f"{step}; batch = the {client.batch:.0f} requests that the client kept decoding, over the {seconds:.2f} s in "
+        "which all did: ramp-up and ramp-down are cut off"
+    )
+
+
+def _pieces(request: Request) -> _Pieces | None:
+    if request.started is None or request.ttft is None or request.input_tokens is None or not request.output_tokens:
+        return None
+    times = [request.started + request.ttft]
+    for gap in request.itls:
+        times.append(times[-1] + gap)
+    if len(times) < 2:
+        return None
+    tokens = request.piece_tokens
+    if len(tokens) != len(times):
+        # Nothing tells what each holds: the first one token, the others as many as they do on average.
+        tokens = (1.0, *[(request.output_tokens - 1) / (len(times) - 1)] * (len(times) - 1))
+    return _Pieces(times, tokens, request.input_tokens)
+
+
+def _stretches(requests: Sequence[_Pieces], batch: int) -> Iterator[Stretch]:
+    """When so many requests decode at once. One that ends as another begins counts before it: no gap is made up."""
+    moves = sorted(
+        [(one.times[0], 1) for one in requests] + [(one.times[-1], -1) for one in requests],
+        key=lambda move: (move[0], move[1]),
+    )
+    decoding = 0
+    for (at, move), (following, _) in pairwise(moves):
+        decoding += move
+        if decoding >= batch and following > at:
+            yield at, following
+
+
+def _within(request: _Pieces, stretch: Stretch) -> tuple[float, float, float, float]:
+    """Of a request in a stretch: seconds from its first to its last piece, tokens and pieces behind that first one,
+    and the sum of the contexts that those tokens were made with."""  # noqa: D209
+    start, end = stretch
+    first: float | None = None
+    last = before = tokens = contexts = 0.0
+    pieces = 0
+    for time, held in zip(request.times, request.tokens, strict=True):
+        if start <= time <= end:
+            if first is None:
+                first = time
+            else:
+                tokens += held
+                pieces += 1
+                # Its tokens are those numbered before + 1 to before + held, each made behind all earlier ones.
+                contexts += held * (request.prompt + before + (held - 1) / 2)
+            last = time
+        before += held
+    return (last - first if first is not None else 0.0), tokens, float(pieces), contexts

@@ -1,0 +1,231 @@
+"""One completion: its request in the dialect that a server takes, and what came of it, piece by piece."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from pytest_llmroof.probe.asking import Caller, Failed
+from pytest_llmroof.probe.sse import Events, TooLong
+
+_monotonic = time.monotonic
+
+Prompt = str | list[int]
+
+#: What a request asks for beside the standard's plain fields, by the name under which a server may refuse it.
+EXTRAS: Final = ("continuous_usage_stats", "stream_options", "min_tokens", "ignore_eos", "temperature")
+_PATHS: Final = {"completions": "completions", "chat": "chat/completions"}
+#: Keys of a delta that hold output, whatever kind of it.
+_OUTPUT: Final = ("content", "reasoning_content", "reasoning", "refusal", "tool_calls", "function_call", "audio")
+_ENDED_WELL: Final = ("stop", "length", "tool_calls", "function_call", "content_filter", "eos_token", "eos")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a server is spoken to: which API, prompts as token ids (out of ``ids``) or text, and the fields it takes."""
+
+    api: Literal["completions", "chat"] = "completions"
+    ids: tuple[int, int] | None = None
+    extras: frozenset[str] = frozenset(EXTRAS)
+
+    @property
+    def path(self) -> str:
+        """Where completions are asked for, below the base."""
+        return _PATHS[self.api]
+
+    def body(self, model: str, prompt: Prompt, tokens: int) -> bytes:
+        """A request for exactly so many tokens, as far as the server lets itself be told."""
+        fields: dict[str, Any] = {"model": model, "max_tokens": tokens, "stream": True}
+        if self.api == "chat":
+            fields["messages"] = [{"role": "user", "content": prompt}]
+        else:
+            fields["prompt"] = prompt
+        if "temperature" in self.extras:
+            fields["temperature"] = 0
+        if "ignore_eos" in self.extras:
+            fields["ignore_eos"] = True
+        if "min_tokens" in self.extras:
+            fields["min_tokens"] = tokens
+        if "stream_options" in self.extras:
+            options = fields["stream_options"] = {"include_usage": True}
+            if "continuous_usage_stats" in self.extras:
+                options["continuous_usage_stats"] = True
+        return json.dumps(fields).encode()
+
+
+@dataclass
+class Answer:
+    """What became of one request. Times are seconds after ``sent``, which is on the monotonic clock.
+
+    ``times`` are those of the pieces that held output, ``tokens`` how many tokens each held where the server told.
+    The counts are the server's, None where it sent none. ``wait_seconds`` is how long the client itself held it back.
+    """
+
+    sent: float
+    times: list[float] = field(default_factory=list)
+    tokens: list[int | None] = field(default_factory=list)
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    failure: Failed | None = None
+    wait_seconds: float = 0.0
+
+    @property
+    def counted(self) -> int:
+        """Output tokens: as the server counts them, else as its pieces tell, else one for each piece."""
+        if self.output_tokens is not None:
+            return self.output_tokens
+        return sum(1 if count is None else count for count in self.tokens)
+
+
+def complete(caller: Caller, dialect: Dialect, body: bytes, tokens: int) -> Answer:
+    """Send one request and read what streams back. A failure is kept in the answer."""
+    answer = Answer(_monotonic())
+    try:
+        response = caller.send(dialect.path, body)
+        with response:
+            _check_type(caller, response.headers)
+            stream = _Stream(answer, tokens)
+            while chunk := caller.read(response):
+                at = _monotonic() - answer.sent
+                for data in _events(stream.events, chunk):
+                    stream.take(data, at)
+                if stream.done:
+                    caller.finish(response)
+                    break
+            stream.end()
+    except Failed as failure:
+        answer.failure = failure
+    return answer
+
+
+def _check_type(caller: Caller, headers: Mapping[str, str]) -> None:
+    kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if kind != "text/event-stream":
+        known = {"application/json": "one JSON document", "text/html": "HTML"}.get(kind, "something else")
+        raise Failed(
+            f"{caller.base.shown} answered with {known}, not with a stream of events",
+            "name an OpenAI-compatible endpoint that streams: url='http://HOST:PORT/v1'",
+        )
+
+
+def _events(events: Events, chunk: bytes) -> list[str]:
+    try:
+        return list(events.feed(chunk))
+    except TooLong:
+        raise Failed("the stream held an event without an end") from None
+
+
+class _Stream:
+    """Reads the events of one stream into an answer."""
+
+    def __init__(self, answer: Answer, asked: int) -> None:
+        self.answer = answer
+        self.events = Events()
+        self.done = False
+        self._most = 4 * asked + 256
+        self._finish: str | None = None
+        self._counted = 0
+        self._continuous: bool | None = None
+
+    def take(self, data: str, at: float) -> None:
+        """One event's data, which came ``at`` seconds after sending."""
+        if self.done:
+            return
+        if data.strip() == "[DONE]":
+            self.done = True
+            return
+        event = _object(data)
+        if event.get("error") or event.get("object") == "error":
+            raise _reported(event)
+        used = _usage(event)
+        choices = event.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
+        if choice is not None:
+            self._piece(choice, used.get("completion_tokens"), at)
+        self._count(used)
+
+    def end(self) -> None:
+        """What is wrong with the stream as a whole. Failed where anything is."""
+        answer = self.answer
+        if not self.done and self.events.unfinished.strip() == "[DONE]":
+            self.done = True
+        if self._finish is not None and self._finish not in _ENDED_WELL:
+            raise Failed("the server ended the request without finishing it (abort or error)")
+        if not self.done and self._finish is None:
+            raise Failed(
+                "the stream was cut off before its end"
+                if answer.times
+                else "the stream ended before a token came"
+            )
+        if not answer.times:
+            raise Failed("the stream held no token")
+
+    def _piece(self, choice: Mapping[str, Any], counted: int | None, at: float) -> None:
+        finish = choice.get("finish_reason")
+        if isinstance(finish, str):
+            self._finish = finish
+        if self._continuous is None:
+            # Usage in the first chunk is a running count; later alone it is the total.
+            self._continuous = counted is not None
+        tokens = _token_ids(choice)
+        if tokens is None and self._continuous and counted is not None:
+            tokens, self._counted = max(0, counted - self._counted), max(counted, self._counted)
+        if tokens == 0 or (tokens is None and not _holds_output(choice)):
+            return
+        self.answer.times.append(at)
+        self.answer.tokens.append(tokens)
+        if len(self.answer.times) > self._most:
+            raise Failed("the stream went on far beyond the tokens that were asked for")
+
+    def _count(self, used: Mapping[str, int]) -> None:
+        answer = self.answer
+        answer.prompt_tokens = used.get("prompt_tokens", answer.prompt_tokens)
+        answer.output_tokens = used.get("completion_tokens", answer.output_tokens)
+        answer.cached_tokens = used.get("cached_tokens", answer.cached_tokens)
+
+
+def _object(data: str) -> Mapping[str, Any]:
+    try:
+        event = json.loads(data)
+    except (ValueError, RecursionError):
+        raise Failed("the stream held an event that is no JSON") from None
+    if not isinstance(event, dict):
+        raise Failed("the stream held an event that is no JSON object")
+    return event
+
+
+def _reported(event: Mapping[str, Any]) -> Failed:
+    """An error inside a stream that began well; of what it says only the number is repeated."""
+    error = event.get("error")
+    code = error.get("code") if isinstance(error, dict) else event.get("code")
+    number = f" ({code})" if isinstance(code, int) and 100 <= code <= 599 else ""
+    return Failed(f"the server reported an error within the stream{number}", "look at the server's log")
+
+
+def _usage(event: Mapping[str, Any]) -> dict[str, int]:
+    usage = event.get("usage")
+    if not isinstance(usage, dict):
+        return {}
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    found = {**usage, "cached_tokens": cached}
+    return {
+        name: found[name]
+        for name in ("prompt_tokens", "completion_tokens", "cached_tokens")
+        if isinstance(found.get(name), int) and not isinstance(found[name], bool) and found[name] >= 0
+    }
+
+
+def _token_ids(choice: Mapping[str, Any]) -> int | None:
+    """How many tokens a piece holds, where it lists their ids."""
+    ids = choice.get("token_ids")
+    return len(ids) if isinstance(ids, list) else None
+
+
+def _holds_output(choice: Mapping[str, Any]) -> bool:
+    delta = choice.get("delta")
+    return bool(choice.get("text")) or (isinstance(delta, dict) and any(delta.get(key) for key in _OUTPUT))
