@@ -18,6 +18,7 @@ from typing import Any, Final
 from pytest_llmroof.errors import LlmroofError, SourceError
 from pytest_llmroof.gates.spec import TelemetrySource, WindowSpec
 from pytest_llmroof.taken import Taken
+from pytest_llmroof.telemetry.bodies import is_json
 from pytest_llmroof.telemetry.endpoint import Endpoint, distinct, endpoints_of
 from pytest_llmroof.telemetry.engine_entries import with_engines
 from pytest_llmroof.telemetry.live import LiveRecording, live_window
@@ -278,7 +279,12 @@ def _refuse_few(spec: WindowSpec, folder: Path, seconds: float) -> None:
 
 def _finished_requests(spec: WindowSpec, folder: Path) -> float | None:
     """Requests that finished from the first to the last page; None where the sources do not tell."""
-    pages = [(path, path.name) for ends in _ends(folder).values() for path in dict.fromkeys(ends)]
+    ends = _ends(folder)
+    # Of running totals two pages tell; of an endpoint that hands out each record once all of them do.
+    drained = {slug for slug, (_first, last) in ends.items() if is_json(last.read_text(encoding="utf-8"))}
+    kept = [path for path in sorted(folder.iterdir()) if slug_of_page(path.name) in drained]
+    kept += [path for slug, both in ends.items() if slug not in drained for path in dict.fromkeys(both)]
+    pages = [(path, path.name) for path in kept]
     try:
         engines = with_engines(spec.engines)
         window = read_window(pages, served_model_name=spec.served_model_name, engines=engines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import json
 import re
 import zlib
 from typing import Final
@@ -18,6 +19,7 @@ MAXIMUM_JSON_BYTES: Final = 512 * 2**20
 
 _GZIP: Final = b"\x1f\x8b"
 _JSON: Final = re.compile(r'\[|\{\s*(?:\}|"(?:[^"\\]|\\.)*+"\s*:)')
+_COMMENTS: Final = re.compile(r"(?:[ \t]*#[^\n]*\n|[ \t\r]*\n)*")
 _SCRAPE: Final = "name a page of metrics: curl -sf http://HOST:PORT/metrics > page.prom"
 
 
@@ -26,6 +28,28 @@ def decoded(body: bytes | str, location: str, maximum: int | None = None) -> str
     if isinstance(body, str):
         return body.removeprefix("\ufeff")
     return _decoded(_unpacked(body, location, maximum or MAXIMUM_BYTES), location)
+
+
+def comments_above(text: str) -> str:
+    """The comment lines that a text begins with."""
+    found = _COMMENTS.match(text)
+    return found[0] if found else ""
+
+
+def is_json(text: str) -> bool:
+    """Whether a text, below its comment lines, begins as JSON does and metrics do not."""
+    return _JSON.match(text, len(comments_above(text))) is not None
+
+
+def records_of(text: str) -> list[dict[str, object]] | None:
+    """The objects of a JSON list, as engines answer that hand out records of their steps; None for anything else."""
+    if not text.lstrip().startswith("["):
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, list) and all(isinstance(each, dict) for each in found) else None
 
 
 def text_of(body: bytes | str, location: str) -> str:
@@ -39,7 +63,7 @@ def text_of(body: bytes | str, location: str) -> str:
             f"{location} is HTML, not metrics",
             "an error page, a login or a dashboard answered: check the address, it mostly ends in /metrics",
         )
-    if _JSON.match(start):
+    if is_json(start):
         raise SourceError(f"{location} is JSON, not metrics", _SCRAPE)
     return text
 

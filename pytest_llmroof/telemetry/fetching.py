@@ -24,7 +24,7 @@ from requests.auth import AuthBase, HTTPBasicAuth
 
 from pytest_llmroof import __version__
 from pytest_llmroof.errors import SourceError
-from pytest_llmroof.telemetry.bodies import MAXIMUM_BYTES, text_of
+from pytest_llmroof.telemetry.bodies import MAXIMUM_BYTES, decoded, records_of, text_of
 from pytest_llmroof.telemetry.endpoint import Endpoint, shown_url
 
 #: The process under test may patch these while its load runs (``responses`` and the like): a scrape must not see it.
@@ -203,7 +203,10 @@ class Adapter(HTTPAdapter):
 
 
 def fetch(endpoint: Endpoint) -> bytes:
-    """The page that an endpoint answers, unpacked, as UTF-8 and checked to be metrics' text. SourceError otherwise."""
+    """What an endpoint answers, unpacked, as UTF-8, and checked: metrics' text, or a list of an engine's records.
+
+    SourceError for anything else.
+    """
     deadline = _monotonic() + endpoint.timeout_seconds
     # A little longer than what each step may take by itself, so that the plain time-outs say what they are about.
     watch = Watch(1.25 * endpoint.timeout_seconds + 0.1)
@@ -222,7 +225,8 @@ def fetch(endpoint: Endpoint) -> bytes:
         raise _unfinished(endpoint)
     if not body.strip():
         raise _error(endpoint, "answered an empty page")
-    return text_of(body, endpoint.shown).encode()
+    text = decoded(body, endpoint.shown)
+    return (text if records_of(text) is not None else text_of(text, endpoint.shown)).encode()
 
 
 def _answer(session: requests.Session, endpoint: Endpoint) -> requests.Response:

@@ -2,7 +2,7 @@
 
 Reading such an endpoint drains its queue, so that files follow each other and none repeats another. The result is the
 same as if the totals had been scraped: pages of running totals, at most some hundreds over all records. The records
-have no clock: time is the sum of their steps' own times.
+have no clock: time is the sum of their steps' own times (answers.py reads those whose answers have one).
 
 An entry's ``records`` (data/engines.yaml):
 
@@ -21,7 +21,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from pytest_llmroof.errors import SourceError
@@ -58,7 +60,7 @@ def read_records(
             other = next(number for number, record in enumerate(records, start=1) if record not in ours)
             raise SourceError(f"{location}: record {other} has no {' or '.join(keys)}", "name such records only")
         for number, record in enumerate(ours, start=1):
-            if not _seconds(engine, record):
+            if not seconds_of(engine, record):
                 raise SourceError(f"{location}: record {number} does not tell how long its step took", _AGAIN)
         return engine, ours
     return None
@@ -66,57 +68,80 @@ def read_records(
 
 def pages_of(engine: EngineNames, records: Sequence[Record], location: str) -> list[Page]:
     """Pages of running totals, from before the first record to behind the last one."""
-    if engine.records is None:
-        raise AssertionError("only called for engines with records")
-    label, number = engine.records.get("label", ""), engine.records.get("number", "")
-    totals: dict[str, dict[str, float]] = {}
-    clocks: dict[str, float] = {}
+    number = (engine.records or {}).get("number", "")
     seen: set[tuple[str, object, float]] = set()
     kept = []
     for record in records:
-        rank = str(record.get(label, "")) if label else ""
-        seconds = _seconds(engine, record) or 0.0
+        rank, seconds = rank_of(engine, record), seconds_of(engine, record) or 0.0
         if number and (rank, record.get(number), seconds) in seen:
             continue  # the same file twice
         seen.add((rank, record.get(number), seconds))
         kept.append((rank, seconds, record))
     every = max(1, math.ceil(len(kept) / _PAGES))
-    for rank, _, _ in kept:
-        totals.setdefault(rank, dict.fromkeys(engine.records["totals"], 0.0))
-        clocks.setdefault(rank, 0.0)
-    pages = [_page(engine, location, 0.0, totals, {})]
-    samples: dict[str, dict[str, float]] = {}
+    totals = Totals(engine, [rank for rank, _, _ in kept])
+    clocks = dict.fromkeys(totals.ranks, 0.0)
+    pages = [replace(totals.page(location, 0.0), relative_clock=True)]
     for index, (rank, seconds, record) in enumerate(kept, start=1):
-        for name, rule in engine.records["totals"].items():
-            totals[rank][name] += _amount(record, rule)
-        samples[rank] = {
-            name: value
-            for name, rule in engine.records.get("samples", {}).items()
-            if (value := _sample(record, rule)) is not None
-        }
+        totals.add(record)
+        totals.look(record)
         clocks[rank] += seconds
         if index % every == 0 or index == len(kept):
-            pages.append(_page(engine, location, max(clocks.values()), totals, samples))
+            pages.append(replace(totals.page(location, max(clocks.values())), relative_clock=True))
     return pages
 
 
-def _page(
-    engine: EngineNames,
-    location: str,
-    clock: float,
-    totals: Mapping[str, Mapping[str, float]],
-    samples: Mapping[str, Mapping[str, float]],
-) -> Page:
-    prefix, label = engine.prefixes[0], (engine.records or {}).get("label", "")
-    found: list[Sample] = []
-    for rank in totals:
-        labels = {label: rank} if label and rank else {}
-        for values in (totals[rank], samples.get(rank, {})):
-            found.extend(Sample(prefix + name, labels, value) for name, value in values.items())
-    return Page(location, tuple(found), scraped_at=clock, relative_clock=True)
+class Totals:
+    """Running totals of the records of each rank, and what the latest ones say of their moment."""
+
+    def __init__(self, engine: EngineNames, ranks: Iterable[str]) -> None:
+        rules: Mapping[str, Any] = engine.records or {}
+        self._prefix, self._label = engine.prefixes[0], rules.get("label", "")
+        self._number = str(rules.get("number", ""))
+        self._adding: Mapping[str, Mapping[str, Any]] = rules["totals"]
+        self._taking: Mapping[str, Mapping[str, Any]] = rules.get("samples", {})
+        self._engine = engine
+        self._totals = {rank: dict.fromkeys(self._adding, 0.0) for rank in dict.fromkeys(ranks)}
+        self._samples: dict[str, dict[str, float]] = {}
+
+    @property
+    def ranks(self) -> list[str]:
+        """In order of appearance."""
+        return list(self._totals)
+
+    def add(self, record: Record) -> None:
+        """Count a record."""
+        totals = self._totals[rank_of(self._engine, record)]
+        for name, rule in self._adding.items():
+            totals[name] += _amount(record, rule)
+
+    def look(self, record: Record) -> None:
+        """Take what a record says of its moment."""
+        self._samples[rank_of(self._engine, record)] = {
+            name: value for name, rule in self._taking.items() if (value := _sample(record, rule)) is not None
+        }
+
+    def forget(self) -> None:
+        """Nothing is known of this moment: the engine may be idle."""
+        self._samples.clear()
+
+    def page(self, location: str, clock: float, numbers: Mapping[str, float] = MappingProxyType({})) -> Page:
+        """The totals so far; ``numbers`` are those of the latest records, by rank."""
+        found: list[Sample] = []
+        for rank, totals in self._totals.items():
+            labels = {self._label: rank} if self._label and rank else {}
+            number = {self._number: numbers[rank]} if rank in numbers else {}
+            for values in (totals, number, self._samples.get(rank, {})):
+                found.extend(Sample(self._prefix + name, labels, value) for name, value in values.items())
+        return Page(location, tuple(found), scraped_at=clock)
 
 
-def _seconds(engine: EngineNames, record: Record) -> float | None:
+def rank_of(engine: EngineNames, record: Record) -> str:
+    """Which engine of its server a record is of."""
+    label = (engine.records or {}).get("label", "")
+    return str(record.get(label, "")) if label else ""
+
+
+def seconds_of(engine: EngineNames, record: Record) -> float | None:
     """How long a record's step took; None where it does not tell."""
     seconds = _amount(record, (engine.records or {})["seconds"], missing=math.nan)
     return seconds if seconds > 0 else None
@@ -124,32 +149,32 @@ def _seconds(engine: EngineNames, record: Record) -> float | None:
 
 def _amount(record: Record, rule: Mapping[str, Any], missing: float = 0.0) -> float:
     """What a record adds to a total."""
-    if "where" in rule and not _value(record, rule["where"]):
+    if "where" in rule and not value_at(record, rule["where"]):
         return 0.0
     if "lacks" in rule and (
-        _value(record, rule["lacks"]) is not None
+        value_at(record, rule["lacks"]) is not None
         or any(record.get(key) == value for key, value in rule.get("unless", {}).items())
     ):
         return 0.0
     if "add" not in rule:
         return 1.0
-    values = (value for key in rule["add"] if (value := _value(record, key)) is not None)
+    values = (value for key in rule["add"] if (value := value_at(record, key)) is not None)
     amount = next(values, missing)
     if "times" in rule:
-        factor = _value(record, rule["times"])
+        factor = value_at(record, rule["times"])
         amount *= 1.0 if factor is None else factor
     return amount * float(rule.get("scale", 1.0))
 
 
 def _sample(record: Record, rule: Mapping[str, Any]) -> float | None:
-    value = _value(record, rule["take"])
+    value = value_at(record, rule["take"])
     if value is None or "over" not in rule:
         return value
-    whole = _value(record, rule["over"])
+    whole = value_at(record, rule["over"])
     return value / whole if whole else None
 
 
-def _value(record: Record, path: str) -> float | None:
+def value_at(record: Record, path: str) -> float | None:
     """A finite number at a path of keys; None where there is none."""
     found: Any = record
     for key in path.split("."):

@@ -9,31 +9,26 @@ from __future__ import annotations
 import json
 import re
 import stat
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from pytest_llmroof.errors import SourceError
+from pytest_llmroof.telemetry.answers import EMPTY, Answer, Answers, without_head
 from pytest_llmroof.telemetry.benchmarks import LLAMA_BENCH, Run, clients_of, records_client, tool_runs, unread_reason
-from pytest_llmroof.telemetry.bodies import MAXIMUM_BYTES, MAXIMUM_JSON_BYTES, decoded
+from pytest_llmroof.telemetry.bodies import MAXIMUM_BYTES, MAXIMUM_JSON_BYTES, decoded, records_of
 from pytest_llmroof.telemetry.client import Client
 from pytest_llmroof.telemetry.engines import EngineNames
 from pytest_llmroof.telemetry.exposition import Page, parse_page
 from pytest_llmroof.telemetry.known import KnownSeries
 from pytest_llmroof.telemetry.recording import MANIFEST, slug_of_page
-from pytest_llmroof.telemetry.records import Record, pages_of, read_records
-
-Content = Literal["metrics", "json", "html", "empty", "binary", "text"]
+from pytest_llmroof.telemetry.records import read_records
+from pytest_llmroof.telemetry.sniffing import Content, sniff, unreadable
 
 _PAGE_NAME: Final = re.compile(r".*\.(prom|metrics|openmetrics)(\.gz)?", re.IGNORECASE)
-_HEAD_BYTES: Final = 16_384
-_COMMENT: Final = r"^#[ \t]*(HELP|TYPE|scraped_at|scrape_seconds|endpoint)[ \t]"
-_SAMPLE: Final = r"\A\s*[a-zA-Z_:][a-zA-Z0-9_:]*(\{[^\n]*\})?[ \t]+[-+.\dIN]\S*\s"
 #: What pages repeat, shared by all that this process reads: windows of one server repeat each other's text.
 _KNOWN: Final = KnownSeries()
-_METRICS: Final = re.compile(f"{_COMMENT}|{_SAMPLE}", re.MULTILINE)
 _REASONS: Final[dict[Content, str]] = {
     "json": "JSON, and no reader here knows it",
     "html": "HTML",
@@ -62,9 +57,9 @@ class Sources:
     """Reads the pages of the paths that a user named, one after the other, and keeps what there is to say of the rest.
 
     ``bad`` are scrapes of a recording that could not be read, by their names' group, beside how many ``good`` ones it
-    has; ``failed`` are those that the recorder noted. ``records`` are an engine's records in JSON, of all files of one
-    server; ``clients`` are runs of load generators, ``engine_runs`` those of tools that measure an engine without any
-    requests. ``engines`` are those that pages may be of, None for the known ones.
+    has; ``failed`` are those that the recorder noted. ``answers`` are an engine's records in JSON, by server;
+    ``clients`` are runs of load generators, ``engine_runs`` those of tools that measure an engine without any requests.
+    ``engines`` are those that pages may be of, None for the known ones.
     """
 
     paths: Sequence[tuple[Path, str]]
@@ -73,7 +68,7 @@ class Sources:
     good: dict[str, int] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     engines: Mapping[str, EngineNames] | None = None
-    records: dict[tuple[str, str, str], tuple[EngineNames, list[Record], str]] = field(default_factory=dict)
+    answers: dict[tuple[str, str], Answers] = field(default_factory=dict)
     clients: list[Client] = field(default_factory=list)
     engine_runs: list[tuple[str, list[Run]]] = field(default_factory=list)
 
@@ -89,9 +84,12 @@ class Sources:
                 yield from self._file(path, shown)
             else:
                 raise SourceError(f"{shown} is neither a file nor a folder", "name a recording or a scrape")
-        for (group, source, _), (engine, records, location) in self.records.items():
-            for page in pages_of(engine, records, location):
-                yield Located(page, group, source or location)
+        for (group, source), answers in self.answers.items():
+            for page in answers.pages():
+                yield Located(page, group, source or page.location, recorded=answers.recorded)
+            if answers.engine is None:
+                self.unread.extend((answer.location, EMPTY) for answer in answers.answers)
+            self.failed.extend([answers.missing] if answers.missing else [])
 
     def losses(self) -> Iterator[str]:
         """What to say of scrapes that are missing. SourceError where too many of one server's could not be read."""
@@ -113,7 +111,7 @@ class Sources:
         )
 
     def _file(self, path: Path, shown: str) -> Iterator[Located]:
-        content = _sniff(path, shown)
+        content = sniff(path, shown)
         if content == "json" and self._read_json(path, shown, "", ""):
             return
         if content in ("json", "binary", "text") and not _PAGE_NAME.fullmatch(path.name):
@@ -126,7 +124,7 @@ class Sources:
         try:
             entries = sorted((entry for entry in folder.iterdir() if not entry.name.startswith(".")), key=_by_name)
         except OSError as error:
-            raise _unreadable(shown, error) from None
+            raise unreadable(shown, error) from None
         if not entries:
             raise SourceError(f"{shown} is an empty folder", _record(shown))
         inside = folder.resolve()
@@ -158,7 +156,7 @@ class Sources:
         if entry.name == MANIFEST:
             self._manifest(entry, location)
             return None
-        content = _sniff(entry, location)
+        content = sniff(entry, location)
         if content == "json" and self._read_entry_json(entry, location, group, shown):
             return None
         if not called_a_page and content != "metrics":
@@ -184,12 +182,14 @@ class Sources:
 
     def _read_records(self, text: str, location: str, group: str, source: str) -> bool:
         """Keep the records of an engine; those of one server follow each other."""
-        found = read_records(text, location, self.engines)
-        if found is None:
+        head, body = without_head(text)
+        found = read_records(body, location, self.engines)
+        if found is None and (head.scraped_at is None or records_of(body) != []):
             return False
-        engine, records = found
-        _, kept, _ = self.records.setdefault((group, source, engine.key), (engine, [], location))
-        kept.extend(records)
+        kept = self.answers.setdefault((head.endpoint or group, source), Answers())
+        engine, records = found or (None, [])
+        kept.engine = kept.engine or engine
+        kept.answers.append(Answer(records, location, head, slug_of_page(Path(location).name) is not None))
         return True
 
     def _read_results(self, text: str, location: str) -> bool:
@@ -232,20 +232,13 @@ def _mode(path: Path, shown: str) -> int:
     except (FileNotFoundError, NotADirectoryError):
         raise SourceError(f"{shown} does not exist", _record(shown)) from None
     except (OSError, ValueError) as error:
-        raise _unreadable(shown, error) from None
+        raise unreadable(shown, error) from None
 
 
 def _record(shown: str) -> str:
     if _PAGE_NAME.fullmatch(shown) or shown.endswith(".txt"):
         return f"scrape the server: curl -sf http://HOST:PORT/metrics > {shown}"
     return f"record it: python -m pytest_llmroof record --out={shown} http://HOST:PORT/metrics -- COMMAND"
-
-
-def _unreadable(shown: str, error: Exception) -> SourceError:
-    if isinstance(error, PermissionError):
-        return SourceError(f"{shown} may not be read (permission denied)", "give the user that runs pytest read access")
-    why = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
-    return SourceError(f"{shown} cannot be read ({why})", "check the path")
 
 
 def _resolves_inside(entry: Path, inside: Path) -> bool:
@@ -263,36 +256,4 @@ def _body(path: Path, shown: str, maximum: int | None = None) -> bytes:
             raise SourceError(f"{shown} is larger than {size}: no page of metrics is", "name a scrape")
         return path.read_bytes()
     except OSError as error:
-        raise _unreadable(shown, error) from None
-
-
-def _sniff(path: Path, shown: str) -> Content:
-    """What a file holds, from its beginning."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
-    except OSError as error:
-        raise _unreadable(shown, error) from None
-    return content_of(head)
-
-
-def content_of(head: bytes) -> Content:
-    """What the beginning of a file says of its content."""
-    if head.startswith(b"\x1f\x8b"):
-        try:
-            head = zlib.decompressobj(wbits=31).decompress(head, _HEAD_BYTES)
-        except zlib.error:
-            return "binary"
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        head = head.decode("utf-16", errors="ignore").encode()
-    text = head.removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="replace")
-    start = text.lstrip()
-    if not start:
-        return "empty"
-    if "\0" in text or text.count("�") > 2:
-        return "binary"
-    if _METRICS.search(text):
-        return "metrics"
-    if start.startswith("<"):
-        return "html"
-    return "json" if start[0] in "{[" else "text"
+        raise unreadable(shown, error) from None

@@ -9,6 +9,7 @@ counters   prompt_tokens (whole prompts, cached tokens included), prompt_tokens_
            steps emitted: all but the first of each request), finished_generation_tokens (tokens);
            steps, prefill_steps, decode_steps, step_tokens (tokens computed in steps), step_sequences (sequences in
            them), decode_sequences (sequences in decode steps), decode_context_tokens (their contexts);
+           step_number (the engine's own count, which falls in a restart);
            step_seconds, decode_step_seconds, prefill_step_seconds (of the steps; the last two where each kind of step
            runs apart), prefill_seconds, decode_seconds (of the requests, which
            overlap), forward_seconds (the GPU computed), timed_step_seconds (of

@@ -12,7 +12,7 @@ import pytest
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry import sources
 from pytest_llmroof.telemetry.reading import read_window
-from pytest_llmroof.telemetry.sources import content_of
+from pytest_llmroof.telemetry.sniffing import content_of
 from pytest_llmroof.telemetry.window import Window
 
 T0 = 1_795_975_800
