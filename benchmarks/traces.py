@@ -1,0 +1,179 @@
+"""What a long PyTorch profiler trace costs, against json.load of the same file in the same run.
+
+    python benchmarks/traces.py [MEGABYTES]
+
+Writes a trace as the profiler lays it out (host operators, Python frames, API calls, kernels of two streams, flow
+arrows), then reads and analyses it in a process of its own, and lets another load it with json.load. Ours must take
+no more than 0.4 times the CPU and stay under 120 MiB at its peak. HolisticTraceAnalysis is measured where it is
+installed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+MEGABYTES = 180.0
+MOST_CPU = 0.4
+MOST_MEBIBYTES = 120.0
+LAUNCHES = 32  # of a step
+KERNELS = (
+    "nvjet_tst_64x64_64x16_2x1_2cta_v_bz_bias_TNT",
+    "void vllm::rotary_embedding_kernel<c10::BFloat16, true>(long const*, c10::BFloat16*, c10::BFloat16*, int)",
+    "void flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128, 64, 128, 4, false, false>>(Flash_fwd_params)",
+    "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 2>(vllm::RankData*, vllm::RankSignals, __nv_bfloat16*, int)",
+)
+
+HEADER = """{
+  "schemaVersion": 1,
+  "deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85018279936, "numSms": 132}],
+  "cuda_runtime_version": 12040, "record_shapes": 1,
+  "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 2},
+  "displayTimeUnit": "ms", "baseTimeNanoseconds": 1767189312000000000,
+  "traceEvents": ["""
+
+EVENT = """
+  {{
+    "ph": "X", "cat": "{category}", "name": "{name}", "pid": {pid}, "tid": {tid},
+    "ts": {begin:.3f}, "dur": {duration:.3f},
+    "args": {{
+      {args}
+    }}
+  }},"""
+FLOW = """
+  {{
+    "ph": "{phase}", "id": {correlation}, "pid": {pid}, "tid": {tid}, "ts": {begin:.3f},
+    "cat": "ac2g", "name": "ac2g"{bound}
+  }},"""
+TAIL = """
+  {"ph": "i", "s": "g", "name": "Record Window End", "pid": "", "tid": "", "ts": 0}
+  ],
+  "traceName": "trace.json"
+}
+"""
+
+
+def step(number: int) -> str:
+    """One decode step: for every kernel a Python frame, two operators, four calls and two arrows."""
+    begin = 5_000_000_000.0 + number * 2000
+    events = [
+        EVENT.format(
+            category="user_annotation",
+            name="execute_context_0(0)_generation_32(32)",
+            pid=851,
+            tid=851,
+            begin=begin,
+            duration=1900,
+            args='"External id": 1, "Record function id": 0, "Ev Idx": 0',
+        )
+    ]
+    for index in range(LAUNCHES):
+        at, correlation = begin + 50 * index, number * LAUNCHES + index + 1
+        shapes = '"Input Dims": [[32, 4096], [4096, 4096]], "Input type": ["c10::BFloat16", "c10::BFloat16"]'
+        host = [
+            ("python_function", "vllm/model_executor/models/llama.py(198): run", 40.0, '"Python id": 7, "Ev Idx": 3'),
+            ("cpu_op", "aten::linear", 30.0, f'"External id": {correlation}, {shapes}'),
+            ("cpu_op", "aten::mm", 20.0, f'"External id": {correlation}, {shapes}'),
+            ("cuda_runtime", "cudaFuncSetAttribute", 1.0, '"cbid": 273, "correlation": 0'),
+            ("cuda_runtime", "cudaStreamIsCapturing", 1.0, '"cbid": 317, "correlation": 0'),
+            ("cuda_runtime", "cudaLaunchKernel", 5.0, f'"cbid": 211, "correlation": {correlation}'),
+        ]
+        for offset, (category, name, duration, args) in enumerate(host):
+            events.append(
+                EVENT.format(
+                    category=category, name=name, pid=851, tid=851, begin=at + offset, duration=duration, args=args
+                )
+            )
+        stream = 7 + index % 2 * 13
+        args = (
+            f'"External id": {correlation}, "queued": 0, "device": 0, "context": 1, "stream": {stream}, '
+            f'"correlation": {correlation},\n      "registers per thread": 96, "shared memory": 87568, '
+            '"blocks per SM": 0.97, "warps per SM": 7.76,\n      "grid": [128, 1, 1], "block": [256, 1, 1], '
+            '"est. achieved occupancy %": 12'
+        )
+        kernel, ran = KERNELS[index % len(KERNELS)], at + 14
+        events.append(
+            EVENT.format(category="kernel", name=kernel, pid=0, tid=stream, begin=ran, duration=30.5, args=args)
+        )
+        events.append(FLOW.format(phase="s", correlation=correlation, pid=851, tid=851, begin=at + 5, bound=""))
+        arrow = ', "bp": "e"'
+        events.append(FLOW.format(phase="f", correlation=correlation, pid=0, tid=stream, begin=ran, bound=arrow))
+    return "".join(events)
+
+
+def write_trace(path: Path, megabytes: float) -> int:
+    """A trace of so many MB (10^6 bytes); the number of steps in it."""
+    steps, written = 0, 0
+    with path.open("w", encoding="utf-8") as file:
+        written += file.write(HEADER)
+        while written < megabytes * 1e6:
+            written += file.write(step(steps))
+            steps += 1
+        file.write(TAIL)
+    return steps
+
+
+OURS = """
+from pathlib import Path
+from pytest_llmroof.profiles.analyse import analyse
+from pytest_llmroof.profiles.chrome import read_chrome
+(timeline,) = read_chrome(Path({path!r}))
+figures = analyse(timeline)
+print(len(timeline.work), round(figures.whole.busy, 4))
+"""
+JSON = """
+import json
+with open({path!r}, encoding="utf-8") as file:
+    print(len(json.load(file)["traceEvents"]))
+"""
+HTA = """
+import gzip, json
+from hta.trace_analysis import TraceAnalysis
+print(TraceAnalysis(trace_files={{0: {path!r}}}, trace_dir="").get_temporal_breakdown(visualize=False))
+"""
+MEASURE = """
+import resource, sys
+exec(sys.stdin.read())
+used = resource.getrusage(resource.RUSAGE_SELF)
+print("used", used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+"""
+
+
+def measured(program: str, path: Path) -> tuple[float, float, str]:
+    """CPU seconds, peak MiB and output of a program in a process of its own."""
+    text = program.format(path=str(path))
+    run = subprocess.run([sys.executable, "-c", MEASURE], input=text, capture_output=True, text=True, check=True)
+    output, _, used = run.stdout.rpartition("used ")
+    seconds, mebibytes = used.split()
+    return float(seconds), float(mebibytes), output.strip()
+
+
+def main(megabytes: float) -> int:
+    """Write, read, compare."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rank0.pt.trace.json"
+        steps = write_trace(path, megabytes)
+        print(f"{path.stat().st_size / 1e6:.0f} MB, {steps} steps")
+        packed = path.with_suffix(".json.gz")
+        with path.open("rb") as plain, gzip.open(packed, "wb", compresslevel=1) as out:
+            while piece := plain.read(1 << 20):
+                out.write(piece)
+        ours, peak, said = measured(OURS, path)
+        print(f"ours: {ours:.2f} s of CPU, {peak:.0f} MiB at most ({said})")
+        gz, gz_peak, _ = measured(OURS, packed)
+        print(f"ours, packed: {gz:.2f} s of CPU, {gz_peak:.0f} MiB at most")
+        whole, whole_peak, _ = measured(JSON, path)
+        print(f"json.load: {whole:.2f} s of CPU, {whole_peak:.0f} MiB at most")
+        if importlib.util.find_spec("hta") is not None:
+            theirs, their_peak, _ = measured(HTA, path)
+            print(f"HolisticTraceAnalysis: {theirs:.2f} s of CPU, {their_peak:.0f} MiB at most")
+        print(f"ours / json.load: {ours / whole:.2f} (at most {MOST_CPU}); at most {MOST_MEBIBYTES:.0f} MiB")
+    return int(ours > MOST_CPU * whole or max(peak, gz_peak) > MOST_MEBIBYTES)
+
+
+if __name__ == "__main__":
+    sys.exit(main(float(sys.argv[1]) if len(sys.argv) > 1 else MEGABYTES))

@@ -1,0 +1,80 @@
+"""Why ranks waited for each other: a straggler that its host or its work held up, or a stage of a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from pytest_llmroof.profiles.figures import WaitingCause
+from pytest_llmroof.profiles.gaps import BACK_TO_BACK, find_gaps
+from pytest_llmroof.profiles.intervals import Union, union
+from pytest_llmroof.profiles.timeline import Bool, Int64, Timeline
+from pytest_llmroof.profiles.transport import Matched, is_pipeline
+
+_MOST: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Why one rank waited (None: it hardly did), and the fraction of all its group's waiting that was for it."""
+
+    cause: WaitingCause | None
+    late: float | None
+
+
+def waiting_of(timelines: Sequence[Timeline], matched: Matched) -> tuple[Waiting, ...]:
+    """For each rank of a group. The first collectives hold the start of the recording, and are left out."""
+    skip = 1 if matched.rows.shape[1] > 2 else 0
+    waits, late, rows = matched.waits[:, skip:], matched.late[skip:], matched.rows[:, skip:]
+    idle = [_idle(timeline) for timeline in timelines]
+    # What the late rank did just before it came: as long as the others waited for it.
+    held_up = np.zeros(waits.shape, dtype=np.int64)
+    for rank, timeline in enumerate(timelines):
+        for_it = late == rank
+        starts = timeline.work.start[rows[rank, for_it]]
+        for waiter in range(len(timelines)):
+            waited = waits[waiter, for_it]
+            held_up[waiter, for_it] = idle[rank].within(starts - waited, starts)
+    total = int(waits.sum())
+    found = []
+    for rank, timeline in enumerate(timelines):
+        pipeline = _of_pipeline(timeline, rows[rank])
+        found.append(
+            Waiting(
+                _cause(waits[rank], held_up[rank], pipeline),
+                int(waits[:, late == rank].sum()) / total if total else None,
+            )
+        )
+    return tuple(found)
+
+
+def waiting_alone(timeline: Timeline, rows: Int64, waits: Int64) -> WaitingCause | None:
+    """What one rank's own recording tells of its waiting: only whether it was for another stage of a pipeline."""
+    total = int(waits.sum())
+    if not total:
+        return None
+    return "pipeline bubble" if int(waits[_of_pipeline(timeline, rows)].sum()) > _MOST * total else None
+
+
+def _of_pipeline(timeline: Timeline, rows: Int64) -> Bool:
+    names = timeline.work.name[rows].tolist()
+    return np.array([is_pipeline(timeline.names[name]) for name in names], dtype=np.bool_)
+
+
+def _cause(waits: Int64, held_up: Int64, pipeline: Bool) -> WaitingCause | None:
+    total = int(waits.sum())
+    if not total:
+        return None
+    if int(waits[pipeline].sum()) > _MOST * total:
+        return "pipeline bubble"
+    return "host gaps" if int(held_up.sum()) > _MOST * total else "imbalance"
+
+
+def _idle(timeline: Timeline) -> Union:
+    """When the device did nothing, but for the moments from one kernel to the next."""
+    found = find_gaps(timeline, union(timeline.work.start, timeline.work.end))
+    idle = found.cause != BACK_TO_BACK
+    return Union(found.start[idle], found.end[idle])
