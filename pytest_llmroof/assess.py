@@ -12,7 +12,6 @@ from pytest_llmroof.analysis.attribute import attribute
 from pytest_llmroof.analysis.attribution import Attribution
 from pytest_llmroof.analysis.diagnose import diagnose
 from pytest_llmroof.analysis.diagnosis import Diagnosis
-from pytest_llmroof.analysis.engine_evidence import observed_by_engine
 from pytest_llmroof.analysis.facts import Phase, WindowFacts
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.hardwaremetrics import HARDWARE, each_gpu, each_replica
@@ -20,6 +19,7 @@ from pytest_llmroof.analysis.measure import measure
 from pytest_llmroof.analysis.measurement import NoData, Outcome, Outcomes
 from pytest_llmroof.analysis.metrics import Family
 from pytest_llmroof.analysis.observed import Observed
+from pytest_llmroof.analysis.observing import observe
 from pytest_llmroof.analysis.thresholds import remedy
 from pytest_llmroof.asked import ask, asks
 from pytest_llmroof.errors import ConfigError, LlmroofError, SourceError
@@ -149,7 +149,7 @@ def _reasons(facts: WindowFacts, outcomes: Outcomes, tpot_limit_seconds: float |
 
     @cache
     def observed() -> Observed | None:
-        return observed_by_engine(facts)
+        return observe(facts)
 
     @cache
     def attribution() -> Attribution | None:

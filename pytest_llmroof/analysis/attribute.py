@@ -154,7 +154,7 @@ def observed_parts(total: float, compute_seconds: float, observed: Observed | No
 
 def communication_parts(estimated: CommunicationEstimate | None, observed: Observed | None) -> list[Part]:
     """The estimate, where communication was not observed."""
-    if estimated is None or (observed is not None and observed.communication_known):
+    if estimated is None or (observed is not None and (observed.communication_known or observed.rest == "C")):
         return []
     return [Part("exposed communication: transport", estimated.seconds, False, estimated.basis)]
 
@@ -164,7 +164,9 @@ def rest_part(deployment: Deployment, observed: Observed | None, floor_known: bo
     unknown = Part("not attributed", 0.0, False, "the remainder")
     if observed is None or not floor_known or not observed.idle_known or observed.slow_kernels is not None:
         return unknown
-    if communicates(deployment) and not observed.communication_known:
+    if observed.rest == "C":
+        return Part("exposed communication: transport", 0.0, True, f"{observed.source_of('rest')}: what is left")
+    if communicates(deployment) and not observed.communication_known and observed.rest != "F":
         return unknown
     return Part("slow kernels", 0.0, True, f"{observed.source}: what is left of the work")
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pytest_llmroof.analysis.busytime import is_bound
+from pytest_llmroof.analysis.devices import boost_clock, devices, more_at_work, sliced
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.fitting import parallelism_that_fits, precision_that_fits, product_that_fits
 from pytest_llmroof.analysis.floors import decode_costs
@@ -185,14 +186,27 @@ def _device(facts: WindowFacts) -> Iterator[Contradiction]:
     gpu = facts.deployment.accelerator
     if gpu is None or facts.deployment.provenance.get("gpu", "given") == "telemetry":
         return
-    for device in facts.window.device_names:
+    for device in devices(facts):
         seen = accelerator_for_device(device)
         if seen is None or seen.name == gpu.name or device in gpu.device_names or gpu.confidence == "given":
             continue
         yield Contradiction(
             f"the telemetry's device is {device} ({seen.name}), the gpu given {gpu.name}",
             f"`gpu:` ({seen.name} is what the telemetry shows), and that the telemetry is of this machine",
+            counts=("hfu", "hardware.clock"),
         )
+
+
+def _slices(facts: WindowFacts) -> Iterator[Contradiction]:
+    """Counters of slices of a GPU, against the peaks of a whole one."""
+    if (found := sliced(facts)) is not None:
+        yield Contradiction(found.reason, found.check, per_gpu=True, counts=("hfu", "hardware."))
+
+
+def _more_gpus(facts: WindowFacts) -> Iterator[Contradiction]:
+    """More GPUs of one host at work than the deployment has, where nobody said how many it has."""
+    if (found := more_at_work(facts)) is not None:
+        yield Contradiction(found.reason, found.check, per_gpu=True)
 
 
 def _decode_step(facts: WindowFacts) -> Iterator[Contradiction]:
@@ -203,7 +217,8 @@ def _decode_step(facts: WindowFacts) -> Iterator[Contradiction]:
     cost = decode_costs(facts.deployment, decode)["low"]
     longest = decode.step_seconds.high
     memory = cost.bytes_low / (against.bandwidth * cost.gpus)
-    compute = cost.flops / (against.peak * threshold("boost") * cost.gpus)
+    boost = boost_clock(facts)
+    compute = cost.flops / (against.peak * boost * cost.gpus)
     margin = 1 + threshold("impossible") + clock_error(facts)
     if memory > longest * margin and not fits_cache(against, cost):
         amount, rate = format_quantity(cost.bytes_low, "bytes"), format_quantity(against.bandwidth, "bytes/s")
@@ -217,9 +232,9 @@ def _decode_step(facts: WindowFacts) -> Iterator[Contradiction]:
         yield Contradiction(
             f"a decode step of {format_quantity(longest, 'seconds')} cannot compute "
             f"{cost.flops / 1e12:.3g} TFLOP on {cost.gpus} x {format_quantity(against.peak, 'FLOP/s')}, boost clocks "
-            f"included: {_percent(compute / longest * threshold('boost'))} of the peak",
+            f"included: {_percent(compute / longest * boost)} of the peak",
             f"{_said(facts.deployment, 'model', 'tensor_parallel', 'compute', 'gpu')}",
-            implied=compute / longest * threshold("boost"),
+            implied=compute / longest * boost,
         )
 
 
@@ -235,7 +250,7 @@ def _whole_window(facts: WindowFacts) -> Iterator[Contradiction]:
     if facts.busy is not None and not is_bound(facts.busy) and 0 < facts.busy.seconds.high < duration:
         duration, time = facts.busy.seconds.high, f"load ({format_quantity(facts.busy.seconds.high, 'seconds')})"
     share = work.flops.low / (against.peak * gpus * duration)
-    if share > threshold("boost") * (1 + threshold("impossible") + clock_error(facts)):
+    if share > boost_clock(facts) * (1 + threshold("impossible") + clock_error(facts)):
         rate = format_quantity(work.flops.low / duration, "FLOP/s")
         yield Contradiction(
             f"the tokens of this {time} need {rate}, {_percent(share)} of the dense {facts.deployment.compute} peak of "
@@ -247,7 +262,8 @@ def _whole_window(facts: WindowFacts) -> Iterator[Contradiction]:
 
 
 _CHECKS: Final[tuple[Callable[[WindowFacts], Iterator[Contradiction]], ...]] = (
-    _served_model, _tokens, _served_precision, _split, _memory, _replicas, _device, _decode_step, _whole_window,
+    _slices, _served_model, _tokens, _served_precision, _split, _memory, _replicas, _more_gpus, _device, _decode_step,
+    _whole_window,
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pytest_llmroof.data import load
@@ -36,6 +37,11 @@ def communication_constant(name: str, key: str | None = None) -> float:
 def counter_constant(name: str) -> float:
     """A threshold of the GPUs' own counters."""
     return float(_section("gpu_counters")[name])
+
+
+def counter_rows() -> tuple[Mapping[str, Any], ...]:
+    """The rows by which activities of the GPUs are read: what each ``reads`` and ``says``, and bounds of figures."""
+    return tuple(_section("gpu_counters")["rows"])
 
 
 def reach(accelerator: Accelerator, kind: str) -> tuple[float, str]:

@@ -7,17 +7,21 @@ the scenario of its own time: a late first token that queued is admission satura
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pytest_llmroof.analysis import evidence, findings
 from pytest_llmroof.analysis.attribute import attribute_decode, attribute_prefill
 from pytest_llmroof.analysis.attribute_ttft import attribute_ttft
 from pytest_llmroof.analysis.attribution import Attribution
+from pytest_llmroof.analysis.clocks import clock_remedies
 from pytest_llmroof.analysis.constants import threshold
 from pytest_llmroof.analysis.diagnosis import Diagnosis, Evidence
 from pytest_llmroof.analysis.doubt import doubtful_inputs
 from pytest_llmroof.analysis.evidence import measured
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.findings import Finding
+from pytest_llmroof.analysis.hardware_evidence import counters_missing, padding
+from pytest_llmroof.analysis.hardware_notes import moved_less
 from pytest_llmroof.analysis.measurement import Outcomes
 from pytest_llmroof.analysis.metrics import Family
 from pytest_llmroof.analysis.observed import Observed
@@ -70,7 +74,7 @@ def diagnose(
             # What speaks for another scenario is of another time: a queue before decode, an idle stretch.
             if not one.supports or set(one.scenario.split(" or ")) & set(finding.letters)
         ),
-        remedies=offered,
+        remedies=(*clock_remedies(facts, split, observed), *offered),
         missing=tuple(dict.fromkeys(_missing(facts, finding, split, of))),
     )
 
@@ -133,6 +137,8 @@ def _near_a_roof(facts: WindowFacts, outcomes: Outcomes, split: Attribution) -> 
     found = None
     if split.of == "decode step":
         found = findings.near_memory_roof(facts, outcomes, split) or findings.interleaved(split)
+        if found is not None and found.letters == ("A",) and moved_less(facts):
+            found = replace(found, confidence="low")  # memory itself says that it was not that busy
     return found or findings.near_compute_roof(facts, outcomes, split)
 
 
@@ -168,6 +174,7 @@ def _evidence(
     elif split is not None and "E" not in finding.letters:
         yield from evidence.of_first_token(facts, split, finding.letters)
     if finding.letters != ("G",) and "E" not in finding.letters:
+        yield from padding(facts, outcomes)
         yield from evidence.of_losses(facts, split, finding.letters, observed)
 
 
@@ -183,4 +190,7 @@ def _missing(facts: WindowFacts, finding: Finding, split: Attribution | None, of
         yield remedy("decode_window")
     unexplained = finding.letters == ("E",) and finding.cause is None
     if finding.letters == ("G",) or unexplained or finding.confidence == "low":
-        yield from missing(finding.letters)
+        told = list(counters_missing(facts, finding.letters))
+        yield from told
+        # Counters that were recorded need no second look; what they lack was just said.
+        yield from missing(finding.letters, have=("dcgm",) if facts.window.hardware is not None else ())

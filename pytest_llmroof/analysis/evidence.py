@@ -110,6 +110,10 @@ def of_losses(
         found = [part for part in attribution.shares if part.cause in parts]
         if found or (observed is not None and _was_observed(letter, observed)):
             yield _lost(letter, what, found, letter in letters, attribution, observed)
+    if observed is not None:
+        for sign in observed.signs:
+            if set(sign.letters) & set(letters):
+                yield Evidence(combined_name(sign.letters), True, sign.statement, sign.source)
     yield from _waiting(attribution, observed)
     yield from _unattributed(facts, attribution, letters, observed)
     if observed is not None:

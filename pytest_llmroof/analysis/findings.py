@@ -111,8 +111,15 @@ def first_token(facts: WindowFacts, ttft: Attribution) -> Finding | None:
 
 
 def largest_loss(facts: WindowFacts, attribution: Attribution, observed: Observed | None) -> Finding:
-    """C, D or F by the largest lost share; several where nothing tells them apart; none where little is lost."""
+    """C, D or F by the largest lost share; several where nothing tells them apart; none where little is lost.
+
+    A clock that heat lowered is nobody's scenario, and still the cause where it took most.
+    """
     lost = losses(attribution, facts.deployment, observed)
+    clock = attribution.share("clock")
+    most = max((lost.at_most(letter) for letter in lost.letters), default=0.0)
+    if clock >= threshold("lost_share") and clock >= threshold("lost_lead") * most:
+        return Finding((), "medium", without_scenario("clock"))
     letters = candidates(lost)
     if not letters:
         return Finding((), "low" if attribution.share("not attributed") else "medium", without_scenario("nothing_lost"))

@@ -13,12 +13,13 @@ from pytest_llmroof.analysis.estimated import estimator_notes
 from pytest_llmroof.analysis.facts import Busy, DecodeFacts, Phase, WindowFacts
 from pytest_llmroof.analysis.floors import WorkFloors, with_decode_floors, with_prefill_floors, work_floors
 from pytest_llmroof.analysis.gaugecheck import gauge_notes
+from pytest_llmroof.analysis.hardware_notes import hardware_notes
 from pytest_llmroof.analysis.lengths import UNKNOWN_CV, coefficient_of_variation, mean_context
 from pytest_llmroof.analysis.phases import contradiction, find_phase, prefill_share
 from pytest_llmroof.analysis.prompts import counted_prompt_steps, prompt_work
 from pytest_llmroof.analysis.residency import context_from_blocks
 from pytest_llmroof.analysis.sources import cannot
-from pytest_llmroof.analysis.steady import steady_decode
+from pytest_llmroof.analysis.steady import kept_full, steady_decode
 from pytest_llmroof.analysis.tokens import Tokens, count_tokens, lengths_are_representative, requests_at, tells_hits
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.roofline.deployment import Deployment
@@ -42,6 +43,8 @@ def gather(window: Window, deployment: Deployment, phase: Phase | None = None) -
     decode = _decode(window, tokens, paces, busy, deployment)
     if client is not None:
         decode = steady_decode(client, deployment) or client_decode(client, deployment)
+    elif decode is not None:
+        decode = kept_full(decode, window, deployment)
     if decode is not None:
         # Where decode steps are timed apart, no prefill is in their time.
         decode = with_decode_floors(decode, None if _timed_apart(window, decode) else prefill, deployment)
@@ -69,7 +72,7 @@ def gather(window: Window, deployment: Deployment, phase: Phase | None = None) -
         prefill=prefill,
         contradiction=contradiction(phase, share, floors is not None) if phase and not _apart(window, decode) else None,
     )
-    notes = (*client_notes(window), *estimator_notes(facts), *gauge_notes(facts))
+    notes = (*client_notes(window), *estimator_notes(facts), *gauge_notes(facts), *hardware_notes(facts))
     return _with_floors(replace(facts, notes=notes), floors)
 
 

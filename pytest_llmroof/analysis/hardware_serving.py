@@ -74,7 +74,7 @@ def whole(hardware: Hardware, deployment: Deployment) -> list[Gpu]:
 
 
 def of_one_kind(gpus: Sequence[Gpu], deployment: Deployment) -> list[Gpu]:
-    """Those whose device is the deployment's, where some are and others are not."""
+    """Those whose device is the deployment's, where some are and others are not; all, where only others are at work."""
     accelerator = deployment.accelerator
     if accelerator is None:
         return list(gpus)
@@ -87,7 +87,8 @@ def of_one_kind(gpus: Sequence[Gpu], deployment: Deployment) -> list[Gpu]:
             or ((known := accelerator_for_device(gpu.device_name)) is not None and known.name == accelerator.name)
         )
     ]
-    return ours or list(gpus)
+    rest = any(at_work(gpu) for gpu in ours) or not any(at_work(gpu) for gpu in gpus)
+    return ours if ours and rest else list(gpus)
 
 
 def at_work(gpu: Gpu) -> bool:

@@ -9,6 +9,16 @@ from typing import Literal
 ObservedBy = Literal["profile", "gpu counters", "engine"]
 WaitingCause = Literal["host gaps", "imbalance", "pipeline bubble"]
 ClockCause = Literal["thermal", "power"]
+Rest = Literal["C", "F"]
+
+
+@dataclass(frozen=True)
+class Sign:
+    """What a source says in its own figures, and the scenarios that it may be."""
+
+    letters: tuple[str, ...]
+    statement: str
+    source: str
 
 
 @dataclass(frozen=True)
@@ -39,6 +49,10 @@ class Observed:
     modern_attention: bool | None = None
     """Whether the attention kernels seen are FlashAttention-3 or FlashInfer; None where kernels were not seen."""
     distortions: tuple[str, ...] = ()
+    rest: Rest | None = None
+    """What is left of the step besides floor, ceiling and idle time, where a source tells that and no more: exposed
+    communication (C) or slow kernels (F)."""
+    signs: tuple[Sign, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
     """Field name -> source, where it is another one than ``source``."""
 

@@ -72,15 +72,17 @@ def without_scenario(key: str) -> str:
     return str(load("scenarios.yaml")["none"][key])
 
 
-def missing(letters: Iterable[str]) -> tuple[str, ...]:
-    """What would tell scenarios apart: one line for each instrument, with all that it shows and its command.
+def missing(letters: Iterable[str], have: Iterable[str] = ()) -> tuple[str, ...]:
+    """What would tell scenarios apart: one line for each instrument but those in ``have``, with all that it shows and
+    its command.
 
     What a recording would show is read here; the other instruments are for people, who are told to look at them.
     """
-    letters, shown = tuple(letters), dict[str, list[str]]()
+    letters, have, shown = tuple(letters), tuple(have), dict[str, list[str]]()
     for letter in letters:
         for check in scenarios()[letter].confirm:
-            shown.setdefault(check.instrument, []).append(check.what)
+            if check.instrument not in have:
+                shown.setdefault(check.instrument, []).append(check.what)
     data = load("scenarios.yaml")
     look = data["look"]["several" if len(letters) > 1 else "one"]
     # What several candidates ask for comes first: it tells them apart.

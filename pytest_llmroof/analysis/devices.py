@@ -1,0 +1,113 @@
+"""The devices that counters tell of, against those that the deployment is said to have."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pytest_llmroof.analysis.clocks import clocks
+from pytest_llmroof.analysis.facts import WindowFacts
+from pytest_llmroof.analysis.hardware_serving import at_work, by_host, degree_known, of_one_kind, whole
+from pytest_llmroof.analysis.thresholds import threshold
+from pytest_llmroof.roofline.accelerator import Accelerator
+from pytest_llmroof.roofline.catalogue import accelerator_for_device
+from pytest_llmroof.telemetry.hardware import Gpu
+from pytest_llmroof.units import format_quantity
+
+#: Parts that a GPU is cut into: of its multiprocessors, and of its memory (NVIDIA's Multi-Instance GPU).
+_COMPUTE_SLICES = 7
+_MEMORY_SLICES = 8
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """What the counters show against what was said, and which inputs to check."""
+
+    reason: str
+    check: str
+
+
+def devices(facts: WindowFacts) -> tuple[str, ...]:
+    """Names of the devices that serve: of a host with several kinds those at work, where counters tell."""
+    hardware = facts.window.hardware
+    if hardware is None:
+        return facts.window.device_names
+    ours = of_one_kind(whole(hardware, facts.deployment), facts.deployment)
+    busy = [gpu for gpu in ours if at_work(gpu)] or ours
+    names = tuple(dict.fromkeys(gpu.device_name for gpu in busy if gpu.device_name))
+    return names or facts.window.device_names
+
+
+def more_at_work(facts: WindowFacts) -> Mismatch | None:
+    """More GPUs of one host at work than the deployment has, where its degree was assumed."""
+    hardware, deployment = facts.window.hardware, facts.deployment
+    if hardware is None or degree_known(deployment) or deployment.model is None:
+        return None
+    for host, gpus in by_host(of_one_kind(whole(hardware, deployment), deployment)).items():
+        busy = [gpu for gpu in gpus if at_work(gpu)]
+        if len(busy) > deployment.gpus:
+            where = f" of {host}" if host else ""
+            each = len(busy) / deployment.replicas
+            replicas = f"{deployment.replicas} replica{'' if deployment.replicas == 1 else 's'}"
+            fits = f" (tensor_parallel {each:.0f} would fit)" if each == int(each) else ""
+            return Mismatch(
+                f"{len(busy)} GPUs{where} were at work, the deployment has {deployment.gpus}: tensor_parallel "
+                f"{deployment.tensor_parallel} (assumed), {replicas}",
+                f"`tensor_parallel:`{fits}; where others work on that host, too, give it all the same",
+            )
+    return None
+
+
+def sliced(facts: WindowFacts) -> Mismatch | None:
+    """Counters of slices only, while the peaks are those of the whole GPU."""
+    hardware, gpu = facts.window.hardware, facts.deployment.accelerator
+    if hardware is None or whole(hardware, facts.deployment):
+        return None
+    slices = [one for one in hardware.gpus if one.mig is not None]
+    if not slices:
+        return None
+    busy = [one for one in slices if at_work(one)] or slices
+    first = busy[0]
+    profile = (first.mig.profile if first.mig else None) or "unknown profile"
+    known = gpu or _whole_device(first)
+    return Mismatch(
+        f"the counters are of slices of GPUs (MIG {profile}: {first.identity}), and a slice has not the peaks of "
+        f"{known.name if known else 'the whole GPU'}",
+        f"describe the slice, with its own peaks: {mapping(profile, known)}",
+    )
+
+
+def mapping(profile: str, of: Accelerator | None) -> str:
+    """A `gpu:` mapping of a slice to paste: its multiprocessors are about sevenths of the GPU's, its memory eighths."""
+    match = re.match(r"(\d+)g\.(\d+)gb", profile)
+    if of is None or match is None:
+        return "`gpu: {name: ..., base: NAME, peaks: {bf16: ...TFLOP/s}, memory_bandwidth: ...GB/s, memory: ...GB}`"
+    compute, memory = int(match[1]) / _COMPUTE_SLICES, float(match[2]) * 1e9
+    eighths = min(_MEMORY_SLICES, max(1, round(memory / (of.memory_bytes or memory) * _MEMORY_SLICES)))
+    peaks = ", ".join(
+        f"{name}: {_plain(peak * compute, 'FLOP/s')}" for name, peak in of.peaks.items() if name not in ("fp32", "tf32")
+    )
+    bandwidth = ""
+    if of.memory_bandwidth_bytes_per_second:
+        share = of.memory_bandwidth_bytes_per_second * eighths / _MEMORY_SLICES
+        bandwidth = f", memory_bandwidth: {_plain(share, 'bytes/s')}"
+    return (
+        f"`gpu: {{name: {of.name}-{profile.replace('.', '-')}, base: {of.name}, peaks: {{{peaks}}}{bandwidth}, "
+        f"memory: {_plain(memory, 'bytes')}}}` (about {match[1]}/{_COMPUTE_SLICES} of its multiprocessors and "
+        f"{eighths}/{_MEMORY_SLICES} of its memory)"
+    )
+
+
+def boost_clock(facts: WindowFacts) -> float:
+    """How far above the stated peak the GPUs can compute: by the clock that they ran at, where it was read."""
+    read = max((clock.ratio for clock in clocks(facts)), default=None)
+    return threshold("boost") if read is None else max(1.0, read)
+
+
+def _whole_device(gpu: Gpu) -> Accelerator | None:
+    name = (gpu.device_name or "").partition(" MIG ")[0]
+    return accelerator_for_device(name) if name else None
+
+
+def _plain(value: float, unit: str) -> str:
+    return format_quantity(value, unit, 4).replace(" ", "")  # type: ignore[arg-type]

@@ -1,0 +1,52 @@
+"""Everything that was observed of a window's time, as one: what several sources tell is taken from the surest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytest_llmroof.analysis.constants import counter_constant
+from pytest_llmroof.analysis.engine_evidence import observed_by_engine
+from pytest_llmroof.analysis.facts import WindowFacts
+from pytest_llmroof.analysis.hardware_evidence import observed_by_counters
+from pytest_llmroof.analysis.observed import Observed
+
+
+def observe(facts: WindowFacts) -> Observed | None:
+    """What the engine and the GPUs' own counters observed; None where neither did.
+
+    Of idle time the engine's own account goes before the counters, which are means over samples; what only the counters
+    tell (the clock, how the rest reads) stands beside it.
+    """
+    engine, counters = observed_by_engine(facts), observed_by_counters(facts)
+    if engine is None or counters is None:
+        return engine or counters
+    told = {"clock": counters.source_of("clock"), "rest": counters.source_of("rest")}
+    return replace(
+        engine,
+        clock=counters.clock,
+        clock_cause=counters.clock_cause,
+        rest=counters.rest,
+        signs=counters.signs,
+        ranks=counters.ranks,
+        sources={**engine.sources, **told},
+    )
+
+
+def idle_note(facts: WindowFacts) -> str | None:
+    """Both figures of idle time, where the engine's and the counters' differ by more than a little."""
+    engine, counters = observed_by_engine(facts), observed_by_counters(facts)
+    if engine is None or counters is None or engine.idle_between is None or counters.idle_between is None:
+        return None
+    first, second = engine.idle_between, counters.idle_between
+    if not differ(first, second):
+        return None
+    return (
+        f"idle time under load is {first * 100:.0f} % by the engine's own account ({engine.source}), which is used, "
+        f"and {second * 100:.0f} % by the GPUs' counters ({counters.source})"
+    )
+
+
+def differ(first: float, second: float) -> bool:
+    """Whether two figures of one share are worth showing both."""
+    apart = abs(first - second)
+    return apart > counter_constant("least_difference") and apart > counter_constant("differs") * max(first, second)
