@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
@@ -14,7 +14,10 @@ Kind = Literal["gauge", "counter", "code"]
 
 @dataclass(frozen=True)
 class GpuName:
-    """One name of one quantity. ``rank`` orders several names of it, the preferred one first."""
+    """One name of one quantity. ``rank`` orders several names of it, the preferred one first.
+
+    Series that differ in the label ``part`` are parts of a whole; an ``addend`` is a part itself.
+    """
 
     quantity: str
     name: str
@@ -23,6 +26,7 @@ class GpuName:
     scale: float = 1.0
     where: Mapping[str, str] = field(default_factory=dict)
     part: str | None = None
+    addend: bool = False
     combine: Literal["sum", "mean", "max"] = "max"
 
     def admits(self, labels: Mapping[str, str]) -> bool:
@@ -41,12 +45,17 @@ class Blank:
 
 @dataclass(frozen=True)
 class Exporter:
-    """One kind of exporter. ``names`` are its metrics by their name in lower case."""
+    """One kind of exporter. ``names`` are its metrics by their name in lower case.
+
+    ``tables`` tells a tool that prints tables or documents instead of pages; ``absent`` are cells without a value, and
+    why, ``units`` the factors of units that stand in cells. ``flags`` are columns that tell one reason each.
+    """
 
     key: str
     title: str
     prefixes: tuple[str, ...]
     optional_prefix: str
+    tables: bool
     labels: Mapping[str, tuple[str, ...]]
     names: Mapping[str, tuple[GpuName, ...]]
     reasons: tuple[str, ...]
@@ -60,6 +69,10 @@ class Exporter:
     expected: Mapping[str, str] = field(default_factory=dict)
     none_of_them: str = ""
     missed: str = ""
+    flags: Mapping[str, int] = field(default_factory=dict)
+    explained: Mapping[int, int] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, float] = field(default_factory=dict)
 
     def plain(self, name: str) -> str:
         """A metric's name as it is looked up: in lower case, without what may stand in front of it."""
@@ -67,6 +80,8 @@ class Exporter:
 
     def writes(self, name: str) -> bool:
         """Whether a metric of this name tells its exporter."""
+        if self.tables:
+            return False
         if self.prefixes:
             return name.startswith(self.prefixes)
         return self.plain(name) in self.names
@@ -92,15 +107,14 @@ def _exporter(key: str, entry: Mapping[str, Any]) -> Exporter:
     kinds: Sequence[tuple[str, Kind]] = (("gauges", "gauge"), ("counters", "counter"), ("codes", "code"))
     for section, kind in kinds:
         for quantity, specs in entry.get(section, {}).items():
-            for rank, spec in enumerate(specs):
-                given = {"name": spec} if isinstance(spec, str) else spec
-                name = GpuName(quantity=quantity, kind=kind, rank=rank, **given)
+            for name in _names(quantity, kind, specs):
                 names.setdefault(name.name.casefold(), []).append(name)
     return Exporter(
         key=key,
         title=entry["title"],
         prefixes=tuple(entry.get("prefixes", ())),
         optional_prefix=entry.get("optional_prefix", ""),
+        tables=bool(entry.get("tables")),
         labels={"device": tuple(entry["device"])}
         | {role: tuple(labels) for role, labels in entry["labels"].items() if role != "whole"},
         names={name: tuple(found) for name, found in names.items()},
@@ -119,4 +133,19 @@ def _exporter(key: str, entry: Mapping[str, Any]) -> Exporter:
         expected=entry.get("expected", {}),
         none_of_them=entry.get("none_of_them", ""),
         missed=entry.get("missed", ""),
+        flags={name.casefold(): bit for name, bit in entry.get("flags", {}).items()},
+        explained=entry.get("explained", {}),
+        absent={text.casefold(): why for text, why in entry.get("absent", {}).items()},
+        units={unit.casefold(): factor for unit, factor in entry.get("units", {}).items()},
     )
+
+
+def _names(quantity: str, kind: Kind, specs: Iterable[Any]) -> Iterator[GpuName]:
+    """The names of a quantity; a list in the list are names that add up."""
+    for rank, spec in enumerate(specs):
+        several = isinstance(spec, list)
+        for one in spec if several else [spec]:
+            given = {"name": one} if isinstance(one, str) else one
+            if several:
+                given = {**given, "addend": True, "combine": "sum"}
+            yield GpuName(quantity=quantity, kind=kind, rank=rank, **given)

@@ -32,6 +32,7 @@ class GpuReading:
     device_name: str | None = None
     host: str | None = None
     index: str | None = None
+    bus: str | None = None
     uuid: str | None = None
     instance: str | None = None
     profile: str | None = None
@@ -44,7 +45,8 @@ class GpuReading:
     blank: Mapping[str, str] = field(default_factory=dict)
 
 
-Labelled = tuple[str, Mapping[str, str], float]
+#: A metric's name, its labels, and its value; a text instead of one says why there is none.
+Labelled = tuple[str, Mapping[str, str], float | str]
 
 
 def page_readings(page: Page) -> tuple[Exporter | None, tuple[GpuReading, ...]]:
@@ -57,7 +59,7 @@ def page_readings(page: Page) -> tuple[Exporter | None, tuple[GpuReading, ...]]:
 
 
 def readings_of(exporter: Exporter, samples: Iterable[Labelled]) -> tuple[GpuReading, ...]:
-    """A reading of each GPU that these samples (name, labels, value) are of."""
+    """A reading of each GPU that these samples are of."""
     gpus: dict[GpuKey, _Gpu] = {}
     for name, labels, value in samples:
         told = {role: _first(labels, names) for role, names in exporter.labels.items()}
@@ -73,7 +75,8 @@ def readings_of(exporter: Exporter, samples: Iterable[Labelled]) -> tuple[GpuRea
             if text:
                 gpu.told.setdefault(role, text)
         gpu.add(name, labels, value)
-    return tuple(gpu.reading() for gpu in gpus.values() if gpu.key.index or gpu.key.uuid)
+    named = exporter.tables  # a table of one GPU need not name it
+    return tuple(gpu.reading() for gpu in gpus.values() if named or gpu.key.index or gpu.key.uuid)
 
 
 def _first(labels: Mapping[str, str], names: Iterable[str]) -> str | None:
@@ -81,7 +84,7 @@ def _first(labels: Mapping[str, str], names: Iterable[str]) -> str | None:
 
 
 def _key(told: Mapping[str, str | None]) -> GpuKey:
-    instance, uuid = told.get("instance"), told.get("uuid")
+    instance, uuid = told.get("instance"), told.get("uuid") or told.get("bus")
     if uuid:
         return GpuKey(None, None, uuid, instance)
     return GpuKey(told.get("host"), told.get("index"), None, instance)
@@ -97,13 +100,14 @@ class _Gpu:
         self.values: dict[tuple[str, int], dict[str, float]] = {}
         self.metrics: dict[tuple[str, int], tuple[GpuName, str]] = {}
         self.blank: dict[str, str] = {}
-        self.mask: int | None = None
+        self.mask, self.asked = 0, 0
 
-    def add(self, name: str, labels: Mapping[str, str], value: float) -> None:
+    def add(self, name: str, labels: Mapping[str, str], value: float | str) -> None:
         plain = self.exporter.plain(name)
-        if plain in self.exporter.reasons:
-            if math.isfinite(value) and self.exporter.blank(value) is None and value >= 0:
-                self.mask = (self.mask or 0) | int(value)
+        if plain in self.exporter.reasons or plain in self.exporter.flags:
+            if not isinstance(value, str) and 0 <= value < math.inf and self.exporter.blank(value) is None:
+                self.mask |= int(value)
+                self.asked |= self.exporter.flags.get(plain, -1)
             return
         if plain in self.exporter.unknown_unit:
             quantity, reason = self.exporter.unknown_unit[plain]
@@ -112,11 +116,11 @@ class _Gpu:
         for metric in self.exporter.names.get(plain, ()):
             if not metric.admits(labels):
                 continue
-            why = self.exporter.blank(value)
-            if why is not None:
+            why = value if isinstance(value, str) else self.exporter.blank(value)
+            if isinstance(value, str) or why is not None:
                 self.blank.setdefault(metric.quantity, f"{name}: {why}")
             elif math.isfinite(value):
-                part = labels.get(metric.part, "") if metric.part else ""
+                part = plain if metric.addend else labels.get(metric.part, "") if metric.part else ""
                 found = self.values.setdefault((metric.quantity, metric.rank), {})
                 # A GPU that several pods share is exported once for each of them: the same value, no part.
                 found[part] = max(value * metric.scale, found.get(part, -math.inf))
@@ -135,12 +139,12 @@ class _Gpu:
         gauges = kinds["gauge"]
         _add_both_directions(gauges, names)
         _add_total_memory(gauges, names)
-        mask = self.mask
         return GpuReading(
             key=self.key,
             device_name=self.told.get("device"),
             host=self.told.get("host"),
             index=self.told.get("index"),
+            bus=self.told.get("bus"),
             uuid=self.told.get("uuid"),
             instance=self.told.get("instance"),
             profile=self.told.get("profile"),
@@ -148,10 +152,24 @@ class _Gpu:
             gauges=gauges,
             counters=kinds["counter"],
             codes=kinds["code"],
-            reasons=None if mask is None else {word: bool(mask & bits) for word, bits in self.exporter.bits.items()},
+            reasons=self._reasons(),
             names=names,
             blank={quantity: why for quantity, why in self.blank.items() if quantity not in names},
         )
+
+    def _reasons(self) -> dict[str, bool] | None:
+        """Why clocks are lowered. A reason of which not all was asked holds or is not known."""
+        if not self.asked:
+            return None
+        mask = self.mask
+        for general, special in self.exporter.explained.items():
+            if mask & special:
+                mask &= ~general
+        return {
+            word: bool(mask & bits)
+            for word, bits in self.exporter.bits.items()
+            if mask & bits or self.asked & bits == bits
+        }
 
 
 def _combined(metric: GpuName, values: list[float]) -> float:

@@ -106,7 +106,7 @@ def _gpu(history: _History, exporter: Exporter, several_hosts: bool) -> Gpu:
             counters[quantity] = sum(1.0 for before, after in pairwise(codes) if after and after != before)
     names = {quantity: _name(history, quantity) for quantity in (*gauges, *counters)}
     return Gpu(
-        identity=_identity(first, mig, several_hosts),
+        identity=_identity(first, _told(history, "bus"), mig, several_hosts),
         **first,
         mig=mig,
         series={quantity: _within(quantity, series) for quantity, series in gauges.items()},
@@ -121,8 +121,9 @@ def _told(history: _History, role: str) -> str | None:
     return next((text for one in history.readings if (text := getattr(one, role))), None)
 
 
-def _identity(told: Mapping[str, str | None], mig: MigSlice | None, several_hosts: bool) -> str:
-    text = f"gpu {told['index']}" if told["index"] is not None else f"gpu {told['uuid']}"
+def _identity(told: Mapping[str, str | None], bus: str | None, mig: MigSlice | None, several_hosts: bool) -> str:
+    name = told["index"] or told["uuid"] or bus
+    text = f"gpu {name}" if name else "the GPU"
     if mig is not None:
         number = f" {mig.instance}" if mig.instance else ""
         text = f"slice{number} ({mig.profile}) of {text}" if mig.profile else f"slice{number} of {text}"
@@ -232,7 +233,8 @@ def _increase(history: _History, quantity: str) -> float | str | None:
 def _reasons(history: _History) -> dict[str, float]:
     told = [one.reasons for one in history.readings if one.reasons is not None]
     words = dict.fromkeys(word for one in told for word in one)
-    return {word: sum(one.get(word, False) for one in told) / len(told) for word in words}
+    known = {word: [one[word] for one in told if word in one] for word in words}
+    return {word: sum(held) / len(held) for word, held in known.items()}
 
 
 def _missing(gpus: Sequence[Gpu], exporter: Exporter) -> dict[str, str]:

@@ -25,7 +25,9 @@ from pytest_llmroof.telemetry.assembly import Servers, engines_of, progress_of
 from pytest_llmroof.telemetry.beside import join_beside
 from pytest_llmroof.telemetry.clock import clock_of, gaps
 from pytest_llmroof.telemetry.engines import EngineNames, known_engines
-from pytest_llmroof.telemetry.gpubeside import devices_of, gpu_window, hardware_of_pages, with_hardware
+from pytest_llmroof.telemetry.gpubeside import hardware_beside
+from pytest_llmroof.telemetry.gputables import GpuTable
+from pytest_llmroof.telemetry.gpuwindow import devices_of, gpu_window, sources_of, with_hardware
 from pytest_llmroof.telemetry.llamabench import llama_bench_window
 from pytest_llmroof.telemetry.runs import alone, beside
 from pytest_llmroof.telemetry.scrapes import Scrape, in_order, longest_run, refuse_two_servers, restarts, scrape_of
@@ -57,17 +59,21 @@ def read_window(
     if results is not None:
         unread = _not_read([scrape for scrapes in servers.values() for scrape in scrapes])
         results = replace(results, unread=(*results.unread, *unread), notes=(*results.notes, *notes))
-        return with_hardware(results, servers)
-    if not servers:
+        return with_hardware(results, servers, sources.tables)
+    if not servers and not sources.tables:
         raise SourceError("; ".join(sources.unread_lines()), "name the server's metrics: a recording, or scrapes of it")
-    if recorded and all(len(scrapes) == 1 for scrapes in servers.values()):
+    if recorded and servers and all(len(scrapes) == 1 for scrapes in servers.values()):
         raise SourceError(
             f"{_where(servers)} holds one scrape only ({'; '.join(notes) or 'cut short'}): no difference can be taken",
             "record again; for the time since the server's start name the scrape itself",
         )
     without = tuple(f"{location}: llama-bench runs no server: name it alone" for location, _ in sources.engine_runs)
     unread = (*sources.unread_lines(), *without)
-    window = _window(servers, served_model_name, duration_seconds, notes, unread, engines)
+    if not served and (sources.tables or any(scrape.gpus for scrapes in servers.values() for scrape in scrapes)):
+        everything = [scrape for scrapes in servers.values() for scrape in scrapes]
+        window = gpu_window(servers, sources.tables, duration_seconds, [*notes, *_cut(everything)])
+        return replace(window, unread=(*unread, *_not_read(everything)))
+    window = _window(servers, served_model_name, duration_seconds, notes, unread, engines, sources.tables)
     return beside(window, sources.clients) if sources.clients else window
 
 
@@ -91,11 +97,9 @@ def _window(
     notes: tuple[str, ...],
     unread: tuple[str, ...],
     engines: Mapping[str, EngineNames] | None,
+    tables: Sequence[GpuTable],
 ) -> Window:
     everything = [scrape for scrapes in servers.values() for scrape in scrapes]
-    if any(scrape.gpus for scrape in everything) and not any(scrape.engine for scrape in everything):
-        window = gpu_window(servers, duration_seconds, [*notes, *_cut(everything)])
-        return replace(window, unread=(*unread, *_not_read(everything)))
     engine = _engine(everything, engines)
     said = [*notes, *_cut(everything)]
     ours, other = _engine_pages(servers, engine)
@@ -123,11 +127,11 @@ def _window(
     if relative:
         clock = replace(clock, started=None)
         said.append("records carry no clock: the duration is the sum of their steps, without idle time between them")
-    hardware = hardware_of_pages(servers, clock, said, same_clock=not relative)
+    hardware = hardware_beside(servers, tables, clock, said, same_clock=not relative)
     return Window(
         kind=engine.key,
         engines=tuple(found_engines),
-        sources=_sources(ours, other, used, engine),
+        sources=_sources(ours, other, used, engine, tables),
         started=clock.started,
         duration_seconds=clock.duration,
         clock_error_seconds=clock.error,
@@ -135,7 +139,7 @@ def _window(
         samples=max(len(scrapes) for scrapes in ours.values()),
         progress=None if since_start else progress_of(ours, engine, clock),
         conventions=engine.conventions,
-        device_names=devices_of(everything),
+        device_names=devices_of(everything, tables),
         notes=tuple(dict.fromkeys(said)),
         unread=(*unread, *_not_read(other)),
         title=engine.title,
@@ -230,11 +234,15 @@ def _without_single(servers: Servers, said: list[str]) -> dict[str, list[Scrape]
 
 
 def _sources(
-    servers: Servers, other: Sequence[Scrape], used: Sequence[Scrape], engine: EngineNames
+    servers: Servers,
+    other: Sequence[Scrape],
+    used: Sequence[Scrape],
+    engine: EngineNames,
+    tables: Sequence[GpuTable],
 ) -> tuple[SourceInfo, ...]:
     infos = [SourceInfo(engine.key, scrape.source) for scrapes in servers.values() for scrape in scrapes]
     infos.extend(SourceInfo(scrape.engine.key, scrape.source) for scrape in used if scrape.engine is not None)
-    infos.extend(SourceInfo(scrape.exporter, scrape.source) for scrape in other if scrape.exporter)
+    infos.extend(sources_of(other, tables))
     return tuple(dict.fromkeys(infos))
 
 

@@ -9,8 +9,9 @@ from typing import Final, Literal
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.bodies import is_json
+from pytest_llmroof.telemetry.smi import is_table
 
-Content = Literal["metrics", "json", "html", "empty", "binary", "text"]
+Content = Literal["metrics", "json", "html", "empty", "binary", "text", "table"]
 
 _HEAD_BYTES: Final = 16_384
 _COMMENT: Final = r"^#[ \t]*(HELP|TYPE|scraped_at|scrape_seconds|endpoint)[ \t]"
@@ -53,6 +54,8 @@ def content_of(head: bytes) -> Content:
         return "binary"
     if is_json(start):
         return "json"
+    if is_table(text):
+        return "table"
     if _METRICS.search(text):
         return "metrics"
     if start.startswith("<"):

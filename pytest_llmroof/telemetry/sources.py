@@ -21,9 +21,11 @@ from pytest_llmroof.telemetry.bodies import MAXIMUM_BYTES, MAXIMUM_JSON_BYTES, d
 from pytest_llmroof.telemetry.client import Client
 from pytest_llmroof.telemetry.engines import EngineNames
 from pytest_llmroof.telemetry.exposition import Page, parse_page
+from pytest_llmroof.telemetry.gputables import GpuTable
 from pytest_llmroof.telemetry.known import KnownSeries
 from pytest_llmroof.telemetry.recording import MANIFEST, slug_of_page
 from pytest_llmroof.telemetry.records import read_records
+from pytest_llmroof.telemetry.smi import read_amd_json, read_table
 from pytest_llmroof.telemetry.sniffing import Content, sniff, unreadable
 
 _PAGE_NAME: Final = re.compile(r".*\.(prom|metrics|openmetrics)(\.gz)?", re.IGNORECASE)
@@ -36,6 +38,7 @@ _REASONS: Final[dict[Content, str]] = {
     "binary": "binary, and no reader here knows it",
     "text": "no reader here knows it",
     "metrics": "metrics",
+    "table": "a table of GPU counters",
 }
 
 
@@ -71,6 +74,7 @@ class Sources:
     answers: dict[tuple[str, str], Answers] = field(default_factory=dict)
     clients: list[Client] = field(default_factory=list)
     engine_runs: list[tuple[str, list[Run]]] = field(default_factory=list)
+    tables: list[GpuTable] = field(default_factory=list)
 
     def pages(self) -> Iterator[Located]:
         """Every page. Raises SourceError for a named path that is missing, unreadable or no page."""
@@ -114,7 +118,9 @@ class Sources:
         content = sniff(path, shown)
         if content == "json" and self._read_json(path, shown, "", ""):
             return
-        if content in ("json", "binary", "text") and not _PAGE_NAME.fullmatch(path.name):
+        if content == "table" and self._read_table(path, shown):
+            return
+        if content in ("json", "binary", "text", "table") and not _PAGE_NAME.fullmatch(path.name):
             self.unread.append((shown, _REASONS[content]))
             return
         page = parse_page(_body(path, shown), shown, _KNOWN)
@@ -157,7 +163,7 @@ class Sources:
             self._manifest(entry, location)
             return None
         content = sniff(entry, location)
-        if content == "json" and self._read_entry_json(entry, location, group, shown):
+        if content in ("json", "table") and self._read_entry(content, entry, location, group, shown):
             return None
         if not called_a_page and content != "metrics":
             self.unread.append((location, _REASONS[content]))
@@ -165,9 +171,11 @@ class Sources:
         page = parse_page(_body(entry, location), location, _KNOWN)
         return Located(page, page.endpoint or group, shown, recorded=slug_of_page(entry.name) is not None)
 
-    def _read_entry_json(self, path: Path, location: str, group: str, source: str) -> bool:
-        """The same of a recording's file: a damaged result is listed, and the recording is read without it."""
+    def _read_entry(self, content: Content, path: Path, location: str, group: str, source: str) -> bool:
+        """A recording's file that is no page: a damaged one is listed, and the recording is read without it."""
         try:
+            if content == "table":
+                return self._read_table(path, location)
             return self._read_json(path, location, group, source)
         except SourceError as error:
             if _PAGE_NAME.fullmatch(path.name):
@@ -178,7 +186,19 @@ class Sources:
     def _read_json(self, path: Path, location: str, group: str, source: str) -> bool:
         """Keep what a JSON file holds: an engine's records, or results of a benchmark. False where it is neither."""
         text = decoded(_body(path, location, MAXIMUM_JSON_BYTES), location, MAXIMUM_JSON_BYTES)
-        return self._read_records(text, location, group, source) or self._read_results(text, location)
+        if self._read_records(text, location, group, source):
+            return True
+        table = read_amd_json(text, location)
+        if table is not None:
+            self.tables.append(table)
+        return table is not None or self._read_results(text, location)
+
+    def _read_table(self, path: Path, location: str) -> bool:
+        """Keep the GPU counters that a tool printed. False where a file only begins as if it held some."""
+        text = decoded(_body(path, location, MAXIMUM_JSON_BYTES), location, MAXIMUM_JSON_BYTES)
+        table = read_table(text, location)
+        self.tables.extend([table] if table is not None else [])
+        return table is not None
 
     def _read_records(self, text: str, location: str, group: str, source: str) -> bool:
         """Keep the records of an engine; those of one server follow each other."""

@@ -254,7 +254,7 @@ class TestFiles:
         (b" {}", "json"),
         (b"<?xml", "html"),
         (b" \n", "empty"),
-        (b"timestamp, name, pci.bus_id\n", "text"),
+        (b"timestamp, name, pci.bus_id\n", "table"),
         (b"# a README\n\nof things\n", "text"),
     ],
 )
