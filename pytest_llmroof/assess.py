@@ -12,23 +12,26 @@ from pytest_llmroof.analysis.attribute import attribute
 from pytest_llmroof.analysis.attribution import Attribution
 from pytest_llmroof.analysis.diagnose import diagnose
 from pytest_llmroof.analysis.diagnosis import Diagnosis
+from pytest_llmroof.analysis.engine_evidence import observed_by_engine
 from pytest_llmroof.analysis.facts import Phase, WindowFacts
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.hardwaremetrics import HARDWARE, each_gpu, each_replica
 from pytest_llmroof.analysis.measure import measure
-from pytest_llmroof.analysis.measurement import NoData, Outcome, Outcomes
+from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome, Outcomes
 from pytest_llmroof.analysis.metrics import Family
 from pytest_llmroof.analysis.observed import Observed
-from pytest_llmroof.analysis.observing import observe
 from pytest_llmroof.analysis.thresholds import remedy
 from pytest_llmroof.asked import ask, asks
+from pytest_llmroof.baseline.limits import baseline_of, identity_of
+from pytest_llmroof.baseline.matching import Baselines
 from pytest_llmroof.errors import ConfigError, LlmroofError, SourceError
 from pytest_llmroof.gates.assessment import Assessment, Reasons
 from pytest_llmroof.gates.gate import Gate
-from pytest_llmroof.gates.judge import judge
+from pytest_llmroof.gates.judge import hangs_on_baseline, judge
 from pytest_llmroof.gates.spec import WindowSpec
 from pytest_llmroof.gates.verdict import Verdict
 from pytest_llmroof.repeats import Medians, with_notes
+from pytest_llmroof.report.wire import Document
 from pytest_llmroof.resolve import resolve, with_telemetry
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.taken import Taken
@@ -39,6 +42,8 @@ from pytest_llmroof.telemetry.window import Engine, SourceInfo, Window
 #: What messages call a recording that is only kept while pytest runs.
 UNNAMED: Final = "live"
 FAMILIES: Final[tuple[Family, ...]] = ("decode", "prefill", "ttft", "window", "none")
+#: Judges a gate on what was measured, with everything else known already.
+JudgeOn = Callable[[Gate, Outcome], Verdict]
 _FAMILY: Final[Mapping[str, Family]] = {family: family for family in FAMILIES}
 
 
@@ -51,11 +56,13 @@ class Measured:
     reasons: Reasons
 
 
-def assess(spec: WindowSpec, *, strict: bool = False, taken: Taken | None = None) -> Assessment:
+def assess(
+    spec: WindowSpec, *, strict: bool = False, taken: Taken | None = None, baselines: Baselines | None = None
+) -> Assessment:
     """Read, measure and judge one window. What cannot be measured becomes verdicts, never an exception.
 
     ``taken`` is what was recorded of its live sources. Where it repeats, the window whose value is the median is
-    judged, gate by gate.
+    judged, gate by gate. ``baselines`` are the earlier reports that gates on a baseline are held against.
     """
     try:
         deployment = resolve(spec)
@@ -65,7 +72,8 @@ def assess(spec: WindowSpec, *, strict: bool = False, taken: Taken | None = None
     except SourceError as error:
         return _unmeasured(spec, _resolved_or_nothing(spec), error.reason, error.remedy)
     measured = windows[0] if len(windows) == 1 else _median(windows, spec)
-    verdicts = tuple(_judged(gate, measured, windows, spec, strict) for gate in spec.gates)
+    judge_on = partial(judge_against, strict=strict, here=_identity(spec, measured.facts), baselines=baselines)
+    verdicts = tuple(_judged(gate, measured, windows, spec, judge_on) for gate in spec.gates)
     facts = measured.facts
     return Assessment(
         spec=spec,
@@ -149,7 +157,7 @@ def _reasons(facts: WindowFacts, outcomes: Outcomes, tpot_limit_seconds: float |
 
     @cache
     def observed() -> Observed | None:
-        return observe(facts)
+        return observed_by_engine(facts)
 
     @cache
     def attribution() -> Attribution | None:
@@ -205,29 +213,54 @@ def _median(windows: Sequence[Measured], spec: WindowSpec) -> Measured:
     return replace(one, outcomes=medians, facts=with_notes(one.facts, medians, metrics))
 
 
-def _judged(gate: Gate, measured: Measured, windows: Sequence[Measured], spec: WindowSpec, strict: bool) -> Verdict:
+def judge_against(
+    gate: Gate, outcome: Outcome, *, strict: bool, here: Callable[[], Document], baselines: Baselines | None
+) -> Verdict:
+    """Judge a gate, on what earlier reports hold where its limit hangs on a baseline. ``here`` tells which window."""
+    earlier = baselines or Baselines()
+    baseline = baseline_of(gate, outcome, here(), earlier) if hangs_on_baseline(gate) else None
+    return judge(gate, outcome, baseline=baseline, strict=strict)
+
+
+def judged_again(assessment: Assessment, gate: Gate, outcome: Outcome, strict: bool, baselines: Baselines) -> Verdict:
+    """Judge a further gate on a window that was measured."""
+    facts = assessment.facts
+    if facts is None:
+        return judge(gate, outcome, strict=strict)
+    here = _identity(assessment.spec, facts)
+    return judge_against(gate, outcome, strict=strict, here=here, baselines=baselines)
+
+
+def _identity(spec: WindowSpec, facts: WindowFacts) -> Callable[[], Document]:
+    """What earlier windows are compared with, worked out for the first gate that hangs on a baseline."""
+    return cache(lambda: identity_of(spec, facts))
+
+
+def _judged(
+    gate: Gate, measured: Measured, windows: Sequence[Measured], spec: WindowSpec, judge_on: JudgeOn
+) -> Verdict:  # fmt: skip
     if gate.per is None or len(windows) == 1:
-        return _judge(gate, measured, spec, strict)
-    verdicts = sorted((_judge(gate, one, spec, strict) for one in windows), key=_badness)
+        return _judge(gate, measured, spec, judge_on)
+    verdicts = sorted((_judge(gate, one, spec, judge_on) for one in windows), key=_badness)
     return verdicts[0] if verdicts[0].value is None else verdicts[(len(verdicts) - 1) // 2]
 
 
-def _judge(gate: Gate, measured: Measured, spec: WindowSpec, strict: bool) -> Verdict:
+def _judge(gate: Gate, measured: Measured, spec: WindowSpec, judge_on: JudgeOn) -> Verdict:
     if gate.per is None:
-        return judge(gate, measured.outcomes[gate.metric], strict=strict)
+        return judge_on(gate, measured.outcomes[gate.metric])
     if gate.per == "gpu":
-        return _worst(gate, each_gpu(measured.facts, gate.metric), strict, "GPUs")
+        return _worst(gate, each_gpu(measured.facts, gate.metric), judge_on, "GPUs")
     if gate.metric in HARDWARE:
-        return _worst(gate, each_replica(measured.facts, gate.metric), strict, "replicas")
-    return _worst(gate, _each_engine(gate, measured, spec), strict, "replicas")
+        return _worst(gate, each_replica(measured.facts, gate.metric), judge_on, "replicas")
+    return _worst(gate, _each_engine(gate, measured, spec), judge_on, "replicas")
 
 
-def _worst(gate: Gate, each: list[tuple[str, Outcome]] | NoData, strict: bool, of: str) -> Verdict:
+def _worst(gate: Gate, each: list[tuple[str, Outcome]] | NoData, judge_on: JudgeOn, of: str) -> Verdict:
     """The verdict of the replica or GPU that does worst, which it names."""
     if isinstance(each, NoData):
-        return judge(gate, each, strict=strict)
-    verdicts = [(name, judge(gate, outcome, strict=strict)) for name, outcome in each]
-    name, verdict = min(verdicts, key=lambda pair: _badness(pair[1]))
+        return judge_on(gate, each)
+    verdicts = [(name, judge_on(gate, outcome)) for name, outcome in each]
+    name, verdict = min(verdicts, key=lambda pair: _worse(gate, pair[1]))
     named = f"the worst of {len(verdicts)} {of}: {name}"
     return replace(verdict, reason=f"{named}; {verdict.reason}" if verdict.reason else named)
 
@@ -239,6 +272,13 @@ def _each_engine(gate: Gate, measured: Measured, spec: WindowSpec) -> list[tuple
         reason = f"`per: replica` needs each replica's own metrics, and {window.engine_title} has none"
         return NoData(gate.metric, reason, remedy("server"))
     return [(engine.identity, _outcome_of(engine, gate, measured, spec)) for engine in window.engines]
+
+
+def _worse(gate: Gate, verdict: Verdict) -> tuple[int, float, float]:
+    """Where no limit tells (there is no baseline yet), the worst value does: later runs are held against it."""
+    outcome = verdict.outcome
+    value = outcome.value if isinstance(outcome, Measurement) else 0.0
+    return (*_badness(verdict), value if gate.operator in (">=", ">") else -value)
 
 
 def _outcome_of(engine: Engine, gate: Gate, measured: Measured, spec: WindowSpec) -> Outcome:

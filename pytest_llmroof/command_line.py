@@ -25,6 +25,7 @@ def configure(config: pytest.Config) -> None:
             raise pytest.UsageError(str(error)) from None
         if options.record is not None:
             _check_record(options.record, create=not config.option.collectonly)
+        _check_baselines(options)
         for path in options.reports:
             _check_report(path, create=not config.option.collectonly)
     if wants_command_line(config):
@@ -71,6 +72,19 @@ def _check_report(path: Path, *, create: bool) -> None:
         raise pytest.UsageError(f"{option}: no folder {path.parent}: {error.strerror}") from None
     if path.parent.is_dir() and not os.access(path if path.exists() else path.parent, os.W_OK):
         raise pytest.UsageError(f"{option}: not writable")
+
+
+def _check_baselines(options: Settings) -> None:
+    """``pytest.UsageError`` where a file is no report that can be read: nothing could be compared with it."""
+    if not options.baselines or "--llmroof-baseline" not in options.asked:
+        return
+    from pytest_llmroof.baseline.places import Place
+
+    try:
+        for path, shown in options.baselines:
+            Place(path, shown).check()
+    except ConfigError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def _check_record(folder: Path, *, create: bool) -> None:

@@ -18,10 +18,10 @@ from pytest_llmroof.analysis.diagnosis import Diagnosis
 from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData, Outcome
 from pytest_llmroof.analysis.metrics import find_metric
 from pytest_llmroof.analysis.sources import with_remedy
+from pytest_llmroof.assess import judged_again
 from pytest_llmroof.errors import ConfigError
 from pytest_llmroof.gates.build import window_spec
 from pytest_llmroof.gates.gate import Gate
-from pytest_llmroof.gates.judge import judge
 from pytest_llmroof.gates.spec import WindowSpec
 from pytest_llmroof.markers import marked_keys, parsed
 from pytest_llmroof.options import settings
@@ -31,7 +31,7 @@ from pytest_llmroof.roofline.accelerator import Accelerator
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.roofline.roof import attainable
 from pytest_llmroof.taken import Taken
-from pytest_llmroof.windows import Assessed, assessed, completed
+from pytest_llmroof.windows import Assessed, assessed, baselines, completed
 
 T = TypeVar("T")
 
@@ -186,8 +186,11 @@ class WindowHandle(Mapping[str, Measurement]):
         __tracebackhide__ = True
         assessment = self._assessed.assessment
         strict = settings(self._config).strict
-        verdicts = tuple(judge(gate, self._outcome(gate.metric), strict=strict) for gate in gates)
-        return Assessed(replace(assessment, spec=replace(assessment.spec, gates=gates), verdicts=verdicts))
+        earlier = baselines(self._config)
+        verdicts = tuple(
+            judged_again(assessment, gate, self._outcome(gate.metric), strict, earlier) for gate in gates
+        )  # fmt: skip
+        return Assessed(replace(assessment, spec=replace(assessment.spec, gates=gates), verdicts=verdicts), earlier)
 
 
 class TestWindow(WindowHandle):

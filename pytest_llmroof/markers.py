@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -23,7 +23,7 @@ from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.taken import Taken
 from pytest_llmroof.windows import Assessed, assessed, completed
 
-_GATE_KEYWORDS: Final = ("severity", "id", "why")
+_GATE_KEYWORDS: Final = ("severity", "id", "why", "labels")
 
 
 def marked_spec(item: pytest.Item) -> WindowSpec:
@@ -84,6 +84,9 @@ def parsed(expressions: tuple[object, ...], where: str, **keywords: Any) -> list
         raise ConfigError(f"{where}: id= and why= need exactly one expression, not {len(expressions)}")
     if keywords.get("severity", "error") not in ("error", "warn"):
         raise ConfigError(f"{where}: severity= is 'error' or 'warn', not {keywords['severity']!r}")
+    labels = keywords.get("labels") or {}
+    if not (isinstance(labels, Mapping) and all(isinstance(one, str) for pair in labels.items() for one in pair)):
+        raise ConfigError(f"{where}: labels= maps names to texts, like {{'branch': 'main'}}, not {labels!r}")
     for expression in expressions:
         if not isinstance(expression, str):
             raise ConfigError(f"{where} takes expressions as text, not {expression!r}")

@@ -65,7 +65,8 @@ class Settings:
     """All options of a run, read once in ``pytest_configure``.
 
     ``asked`` names the options on the command line that concern gates: with one of them, a run without a gate is not
-    green. ``record`` is the folder where live windows are kept as recordings.
+    green. ``record`` is the folder where live windows are kept as recordings. ``baselines`` are files and folders of
+    earlier reports, each with how it was written.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Settings:
         asked: tuple[str, ...],
         required: bool,
         record: Path | None,
+        baselines: tuple[tuple[Path, str], ...] = (),
     ) -> None:
         self.command_line = command_line
         self.ini = ini
@@ -92,6 +94,7 @@ class Settings:
         self.asked = asked
         self.required = required
         self.record = record
+        self.baselines = baselines
 
 
 SETTINGS: Final = pytest.StashKey[Settings]()
@@ -134,6 +137,7 @@ def read(config: pytest.Config) -> Settings:
         asked=tuple(f"--llmroof-{name}" for name in asked),
         required=bool(_ini(config, "required")),
         record=config.invocation_params.dir / option("record") if option("record") else None,
+        baselines=_baselines(config, option("baseline")),
     )
 
 
@@ -159,6 +163,15 @@ def _ini(config: pytest.Config, name: str) -> Any:
         return config.getini(f"llmroof_{name}")
     except (TypeError, ValueError) as error:
         raise pytest.UsageError(f"llmroof_{name}: {error}") from None
+
+
+def _baselines(config: pytest.Config, given: list[str]) -> tuple[tuple[Path, str], ...]:
+    """Those of the command line, else those of the ini file, each relative to where it was written."""
+    base, written = config.invocation_params.dir, given
+    ini = _ini(config, "baseline")
+    if not given and ini:
+        base, written = config.inipath.parent if config.inipath else config.rootpath, ini
+    return tuple((base / Path(name).expanduser(), name) for name in dict.fromkeys(written))
 
 
 def _read_ini(config: pytest.Config) -> Given:
@@ -198,6 +211,7 @@ _INI: Final = (
     ("phase", "string", "decode, prefill or mixed, likewise"),
     ("duration", "duration", "length of live windows, and of files that carry no clock of their own (60s), likewise"),
     ("interval", "duration", "time between two scrapes of a live window (1s), likewise"),
+    ("baseline", "linelist", "as --llmroof-baseline, one a line; relative to the ini file"),
     ("strict", "bool", "as --llmroof-strict"),
     ("required", "bool", "a run that collects no gate exits with code 4"),
 )
@@ -244,6 +258,11 @@ def _options() -> dict[str, dict[str, Any]]:
             "metavar": "EXPRESSION", "action": "append", "default": [],
             "help": "a gate on the telemetry given here, like 'decode.mbu >= 75%%'; repeatable. It is added to "
             "whatever else is collected",
+        },
+        "baseline": {
+            "metavar": "FILE|FOLDER", "action": "append", "default": [], "type": _baseline,
+            "help": "earlier JSON reports: what `baseline` in a gate is held against (the median of the files, or of a "
+            "folder's newest 10, that match), and what a breach is compared with; repeatable",
         },
         "label": {
             "metavar": "KEY=VALUE", "action": "append", "default": [], "type": _pair,
@@ -293,6 +312,12 @@ def _duration(text: str) -> float:
     if seconds <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive duration")
     return seconds
+
+
+def _baseline(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("needs a JSON report, or a folder of them")
+    return text
 
 
 def _report(text: str) -> str:

@@ -29,7 +29,8 @@ class Medians(Mapping[str, Outcome]):
                 return replace(outcome, reason=f"window {number} of {len(outcomes)}: {outcome.reason}")
         chosen = outcomes[self.middle(metric)]
         assert isinstance(chosen, Measurement)
-        return replace(chosen, method=f"{chosen.method}; {self.told(metric)}")
+        values = tuple(outcome.value for outcome in outcomes if isinstance(outcome, Measurement))
+        return replace(chosen, method=f"{chosen.method}; {self.told(metric)}", repeats=values)
 
     def __iter__(self) -> Iterator[str]:
         common = set(self.windows[0]).intersection(*self.windows[1:])

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +16,8 @@ import pytest
 
 from pytest_llmroof.asked import asks
 from pytest_llmroof.assess import assess, phase_of
+from pytest_llmroof.baseline.matching import Baselines
+from pytest_llmroof.baseline.places import Place
 from pytest_llmroof.errors import ConfigError, ConfigErrors, Position
 from pytest_llmroof.gates.assessment import Assessment
 from pytest_llmroof.gates.build import window_spec
@@ -31,14 +33,20 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class Assessed:
-    """A window's assessment."""
+    """A window's assessment, and the earlier reports that its breaches are compared with."""
 
     assessment: Assessment
+    baselines: Baselines = field(default_factory=Baselines)
 
     @cached_property
     def document(self) -> Document:
         """Its document (exact builtins), made when a breach, a report or another process needs it."""
-        return window_document(self.assessment)
+        document = window_document(self.assessment)
+        if not self.baselines:
+            return document
+        from pytest_llmroof.baseline.change import with_change
+
+        return with_change(document, self.assessment.deployment, self.baselines)
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,7 @@ class Levels:
 #: Fields of a specification that an option or ini key gives, None where nobody does.
 _OPTIONAL: Final = ("gpu", "model", "phase", "duration_seconds", "interval_seconds")
 _ASSESSED: Final = pytest.StashKey[dict[str, Assessed]]()
+_BASELINES: Final = pytest.StashKey[Baselines]()
 _LEVELS: Final = pytest.StashKey[Levels]()
 
 
@@ -76,7 +85,18 @@ def assessed(config: pytest.Config, spec: WindowSpec, taken: Taken | None = None
 
             taken = live.taken(config, spec)
         with _collector_at_rest():
-            found = cache[spec.id] = Assessed(assess(spec, strict=settings(config).strict, taken=taken))
+            earlier = baselines(config)
+            assessment = assess(spec, strict=settings(config).strict, taken=taken, baselines=earlier)
+            found = cache[spec.id] = Assessed(assessment, earlier)
+    return found
+
+
+def baselines(config: pytest.Config) -> Baselines:
+    """The earlier reports that were given; each is read once in a process, when a gate or a breach asks for it."""
+    found = config.stash.get(_BASELINES, None)
+    if found is None:
+        places = [Place(path, shown) for path, shown in settings(config).baselines]
+        found = config.stash[_BASELINES] = Baselines(places)
     return found
 
 

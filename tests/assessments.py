@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -18,6 +18,7 @@ from pytest_llmroof.gates.spec import TelemetrySource, WindowSpec
 from pytest_llmroof.gates.verdict import Verdict, Word
 from pytest_llmroof.roofline.accelerator import Accelerator
 from pytest_llmroof.roofline.deployment import Deployment
+from pytest_llmroof.roofline.models import named_model
 from pytest_llmroof.roofline.step import Floor, StepCost
 from pytest_llmroof.telemetry.window import Engine, SourceInfo, Window
 from pytest_llmroof.units import Unit
@@ -33,30 +34,8 @@ H100 = Accelerator(
 )
 
 
-@dataclass(frozen=True)
-class Llama70B:
-    """Llama 3.1 70B by its figures: 80 layers, d 8192, 64 query and 8 key-value heads of 128, vocabulary 128 256."""
-
-    name: str = "llama-3.1-70b"
-    title: str = "Llama 3.1 70B"
-    parameters: float = 70_553_706_496
-    active_parameters: float = 70_553_706_496
-    matmul_parameters: float = 69_501_714_432
-    layers: int | None = 80
-    hidden_size: int | None = 8192
-    experts: int = 0
-    experts_per_token: int = 0
-    left_out: tuple[str, ...] = ()
-
-    def weight_bytes(self, weights: str) -> float:
-        return self.parameters * {"bf16": 2.0, "fp8": 1.0}[weights]
-
-    def kv_bytes_per_token(self, kv_cache: str) -> float:
-        return 2 * 80 * 8 * 128 * {"bf16": 2.0, "fp8": 1.0}[kv_cache]  # 327 680 B in bf16
-
-
 TP4 = Deployment(
-    model=Llama70B(),
+    model=named_model("llama-3.1-70b"),  # 70 553 706 496 parameters, 327 680 B of cache a token
     accelerator=H100,
     tensor_parallel=4,
     data_parallel=1,

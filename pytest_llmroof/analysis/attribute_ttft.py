@@ -15,7 +15,8 @@ from pytest_llmroof.analysis.shares import Part, fitted
 from pytest_llmroof.analysis.tokens import observations, total
 from pytest_llmroof.roofline.cost import floor as roofline_floor
 from pytest_llmroof.roofline.cost import step_cost
-from pytest_llmroof.roofline.step import Prefill, Step
+from pytest_llmroof.roofline.deployment import Deployment
+from pytest_llmroof.roofline.step import Floor, Prefill, Step
 
 
 def attribute_ttft(facts: WindowFacts, outcomes: Outcomes) -> Attribution | None:
@@ -48,11 +49,15 @@ def own_prompt(facts: WindowFacts) -> Prefill | None:
     return Prefill(tokens, cached=cached)
 
 
+def prompt_floor(deployment: Deployment, prompt: Prefill | None) -> Floor | None:
+    """The least time of a prompt that is computed alone; None without a model or an accelerator."""
+    if prompt is None or deployment.model is None:
+        return None
+    return roofline_floor(deployment, step_cost(deployment, Step(prefills=(prompt,))))
+
+
 def _own_floor(facts: WindowFacts) -> list[Part]:
-    prompt = own_prompt(facts)
-    if prompt is None or facts.deployment.model is None:
-        return []
-    floor = roofline_floor(facts.deployment, step_cost(facts.deployment, Step(prefills=(prompt,))))
+    floor = prompt_floor(facts.deployment, own_prompt(facts))
     return floor_parts(floor) if floor else []
 
 

@@ -51,7 +51,7 @@ def binomial_cdf(successes: int, trials: int, probability: float) -> float:
         return 0.0
     if successes >= trials:
         return 1.0
-    return _incomplete_beta(trials - successes, successes + 1, 1 - probability)
+    return incomplete_beta(trials - successes, successes + 1, 1 - probability)
 
 
 def _first(n: int, holds: Callable[[int], bool]) -> int:
@@ -66,12 +66,12 @@ def _first(n: int, holds: Callable[[int], bool]) -> int:
     return low
 
 
-def _incomplete_beta(a: float, b: float, x: float) -> float:
+def incomplete_beta(a: float, b: float, x: float) -> float:
     """Regularised incomplete beta function I_x(a, b), by its continued fraction (DLMF 8.17.22)."""
     if x <= 0.0 or x >= 1.0:
         return 0.0 if x <= 0.0 else 1.0
     if x > (a + 1) / (a + b + 2):  # the fraction converges fast below the mean only
-        return 1.0 - _incomplete_beta(b, a, 1.0 - x)
+        return 1.0 - incomplete_beta(b, a, 1.0 - x)
     log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
     return math.exp(log_front) * _beta_fraction(a, b, x) / a
 

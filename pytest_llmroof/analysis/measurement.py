@@ -43,6 +43,8 @@ class Measurement:
     bucketed: bool = False
     other: Measurement | None = None
     """The same metric as another source has it, which is not judged: a server's view beside its client's."""
+    repeats: tuple[float, ...] = ()
+    """Where the window was taken several times: the value of each, of which this one is the median."""
 
     @property
     def value(self) -> float:

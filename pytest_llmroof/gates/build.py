@@ -188,12 +188,13 @@ def _gate(options: Mapping[str, Any], severity: Any, position: Position | None) 
         severity=options.get("severity", severity),
         per=options.get("per"),
         position=position,
+        labels=options.get("labels"),
     )
 
 
 def _add(gate: Gate, seen: dict[tuple[object, ...], Gate], names: set[str]) -> None:
     """Add a gate under a free name. ConfigError where the very same gate is there already."""
-    key = (gate.canonical, gate.severity, gate.per, gate.id)
+    key = (gate.canonical, gate.severity, gate.per, gate.id, gate.labels)
     if key in seen:
         first = seen[key].position
         where = f", first in line {first.line}" if first else ""

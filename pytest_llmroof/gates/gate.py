@@ -31,6 +31,7 @@ class Gate:
     """One gate. ``expression`` is as written, ``canonical`` has one space round the operator.
 
     ``name`` is the item's name (``canonical`` with ``::`` as ``.``, brackets as braces, and ``#2`` where it is needed).
+    ``labels`` are those that a report must carry to count as its baseline.
     """
 
     metric: str
@@ -46,3 +47,4 @@ class Gate:
     per: Literal["replica", "gpu"] | None = None
     default: bool = False
     position: Position | None = None
+    labels: tuple[tuple[str, str], ...] = ()

@@ -12,6 +12,7 @@ A pattern is any text whose parentheses balance. A bare number is in the metric'
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal, NoReturn, cast
@@ -59,6 +60,7 @@ def parse_gate(
     per: Literal["replica", "gpu"] | None = None,
     default: bool = False,
     position: Position | None = None,
+    labels: Mapping[str, str] | None = None,
 ) -> Gate:
     """The gate of an expression that starts at ``position``. ConfigError names what is wrong and the column."""
     if id is not None and not (id.strip() and id.isprintable()):
@@ -83,6 +85,7 @@ def parse_gate(
         per=per,
         default=default,
         position=position,
+        labels=tuple(sorted((labels or {}).items())),
     )
 
 

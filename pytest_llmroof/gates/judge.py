@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData, Outcome
 from pytest_llmroof.bounded import Bounded
+from pytest_llmroof.gates.baseline import Baseline, NoBaseline
 from pytest_llmroof.gates.gate import Gate
 from pytest_llmroof.gates.verdict import Verdict
 from pytest_llmroof.units import format_quantity
@@ -14,30 +15,15 @@ from pytest_llmroof.units import format_quantity
 #: What a supported limit leaves to the interval's end that it rests on.
 HEADROOM = 0.05
 
-_NO_BASELINE = (
-    "no baseline: this version of pytest-llmroof reads none yet, so nothing can be held against one",
-    "write an absolute limit; --llmroof-report=base.json keeps today's figures to take it from, and to compare later",
+_NO_BASELINE = NoBaseline(
+    "no baseline: none was given",
+    "keep a run's figures with --llmroof-report=base/NAME.json, and hold later runs against --llmroof-baseline=base",
 )
 _MORE_WINDOWS = "take more windows of both sides"
 _NO_ROW = (
     "no measured row says what real kernels reach on this accelerator at this precision",
     "write an absolute limit, or give your accelerator's own figure under gpu: achievable:",
 )
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """What earlier windows reached, in the metric's unit.
-
-    ``value`` is their median, ``spread`` the standard deviation of their logarithms, ``windows`` their number.
-    ``ratio`` is this window's value over the baseline's with its 95 % interval: a limit inside that noise cannot be
-    told from the value. None where the noise is not known.
-    """
-
-    value: float
-    windows: int = 1
-    spread: float = 0.0
-    ratio: Bounded | None = None
 
 
 @dataclass(frozen=True)
@@ -48,7 +34,9 @@ class _Unlimited:
     remedy: str
 
 
-def judge(gate: Gate, outcome: Outcome, *, baseline: Baseline | None = None, strict: bool = False) -> Verdict:
+def judge(
+    gate: Gate, outcome: Outcome, *, baseline: Baseline | NoBaseline | None = None, strict: bool = False
+) -> Verdict:
     """Judge one gate on one outcome. ``strict``: an approximate verdict is inconclusive."""
     if isinstance(outcome, NoData):
         return _no_data(gate, outcome, outcome.reason, outcome.remedy)
@@ -65,11 +53,13 @@ def judge(gate: Gate, outcome: Outcome, *, baseline: Baseline | None = None, str
         limit=limit,
         margin=_margin(gate, outcome.value, limit),
         supported=_supported(gate, outcome.bounded),
+        baseline=baseline if isinstance(baseline, Baseline) and hangs_on_baseline(gate) else None,
     )
     if outcome.judged_by == "bounds" or math.isinf(outcome.value):
         verdict = _by_bounds(measured, outcome, limit)
     else:
-        verdict = _by_value(measured, outcome, limit, baseline)
+        verdict = _by_value(measured, outcome, limit)
+    verdict = _noisy(verdict, limit)
     verdict = _unconfirmed(verdict, outcome, limit)
     return replace(verdict, word="inconclusive") if strict and verdict.approximate else verdict
 
@@ -78,15 +68,21 @@ def _no_data(gate: Gate, outcome: Outcome, reason: str, remedy: str | None) -> V
     return Verdict(gate, "no data", outcome, reason=f"{reason}; {remedy}" if remedy else reason)
 
 
-def _limit(gate: Gate, measurement: Measurement, baseline: Baseline | None) -> float | _Unlimited:
+def hangs_on_baseline(gate: Gate) -> bool:
+    """Whether a gate's limit is written in terms of a baseline."""
+    return gate.limit.kind in ("baseline", "x baseline")
+
+
+def _limit(gate: Gate, measurement: Measurement, baseline: Baseline | NoBaseline | None) -> float | _Unlimited:
     """The limit in the metric's unit."""
     limit = gate.limit
     if limit.kind == "absolute":
         return limit.value
     if limit.kind == "of achievable":
         return _Unlimited(*_NO_ROW) if measurement.achievable is None else limit.value * measurement.achievable
-    if baseline is None:
-        return _Unlimited(*_NO_BASELINE)
+    if not isinstance(baseline, Baseline):
+        missing = baseline or _NO_BASELINE
+        return _Unlimited(missing.reason, missing.remedy)
     if limit.kind == "x baseline":
         return limit.value * baseline.value
     return baseline.value * (1 + limit.value) if limit.relative else baseline.value + limit.value
@@ -130,7 +126,7 @@ def _by_bounds(verdict: Verdict, measurement: Measurement, limit: float) -> Verd
     return _no_data(verdict.gate, measurement, reason, measurement.settle)
 
 
-def _by_value(verdict: Verdict, measurement: Measurement, limit: float, baseline: Baseline | None) -> Verdict:
+def _by_value(verdict: Verdict, measurement: Measurement, limit: float) -> Verdict:
     """The value decides; where the interval alone would not, the verdict is approximate."""
     gate = verdict.gate
     decided = _decided(gate, measurement, limit)
@@ -138,7 +134,12 @@ def _by_value(verdict: Verdict, measurement: Measurement, limit: float, baseline
     verdict = replace(verdict, word="pass" if holds else "fail")
     if decided is None:
         verdict = _approximate(verdict, _inside(gate, measurement.bounded, limit), measurement.settle)
-    noise = _noise(gate, limit, baseline)
+    return verdict
+
+
+def _noisy(verdict: Verdict, limit: float) -> Verdict:
+    """Approximate where the limit lies inside the noise of the baseline's windows and this one's."""
+    noise = _noise(verdict.gate, limit, verdict.baseline) if verdict.word in ("pass", "fail") else None
     return _approximate(verdict, noise, _MORE_WINDOWS) if noise else verdict
 
 
@@ -156,13 +157,14 @@ def _approximate(verdict: Verdict, reason: str, settle: str | None) -> Verdict:
 
 def _noise(gate: Gate, limit: float, baseline: Baseline | None) -> str | None:
     """Why a limit that hangs on a baseline cannot be told from the value."""
-    if baseline is None or baseline.ratio is None or gate.limit.kind not in ("baseline", "x baseline"):
+    if baseline is None or baseline.ratio is None:
         return None
     seen = baseline.ratio.scaled(baseline.value)
     if _holds(gate, seen.low, limit) == _holds(gate, seen.high, limit):
         return None
     ratio = f"95 % interval of the ratio {baseline.ratio.low:.3g} .. {baseline.ratio.high:.3g}"
-    return f"within the noise of {baseline.windows} baseline windows ({ratio})"
+    windows = f"{baseline.windows} baseline window{'s' * (baseline.windows > 1)}"
+    return f"within the noise of {windows} ({ratio})"
 
 
 def _unconfirmed(verdict: Verdict, measurement: Measurement, limit: float) -> Verdict:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pytest_llmroof.analysis.measurement import Outcome
+from pytest_llmroof.gates.baseline import Baseline
 from pytest_llmroof.gates.gate import Gate
 
 Word = Literal["pass", "fail", "inconclusive", "no data", "impossible", "not judged", "not run"]
@@ -22,6 +23,7 @@ class Verdict:
     not a plain pass or fail: why there is no data and how to get it, what contradicts what, what would settle it.
     ``settle`` is that last part alone, of an approximate verdict: for the interval, or for what nobody confirmed.
     ``unconfirmed`` names the facts of the deployment that were assumed, and would turn the verdict if they were wrong.
+    ``baseline`` is what the limit was made from, where the gate hangs on one.
     """
 
     gate: Gate
@@ -35,3 +37,4 @@ class Verdict:
     reason: str | None = None
     settle: str | None = None
     unconfirmed: tuple[str, ...] = ()
+    baseline: Baseline | None = None

@@ -29,7 +29,7 @@ def judged(gate: Document) -> bool:
 def _judged(window: Document, gate: Document, room: int) -> str:
     found = f"found {quantity_apart(gate)}, expected "
     apart_by = f" ({away(gate)}{', approximate' if gate['approximate'] else ''})"
-    asked = shorten(expected(gate), max(_SHORTEST_EXPECTATION, room - len(found) - len(apart_by)))
+    asked = shorten(expected(gate, basis=True), max(_SHORTEST_EXPECTATION, room - len(found) - len(apart_by)))
     cause = cause_of(window, gate) if gate["verdict"] == "fail" else None
     line = found + asked + apart_by
     return f"{line}; {cause}" if cause else line

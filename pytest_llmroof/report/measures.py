@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pytest_llmroof.analysis.attribute_ttft import own_prompt, prompt_floor
 from pytest_llmroof.analysis.facts import DecodeFacts, PrefillFacts, WindowFacts
 from pytest_llmroof.analysis.measurement import Measurement, Outcome
 from pytest_llmroof.bounded import Bounded
@@ -36,6 +37,7 @@ def measurement_document(measurement: Measurement) -> Document:
         "bucketed": measurement.bucketed,
         "settle": measurement.settle,
         "other": _other_document(measurement.other),
+        "repeats": measurement.repeats,
         "alternatives": [
             {"assumption": other.assumption, "value": other.value} for other in measurement.alternatives
         ],
@@ -73,9 +75,19 @@ def facts_document(facts: WindowFacts | None) -> Document | None:
         "mean_output_tokens": facts.mean_output_tokens,
         "prefill_floor_seconds": facts.prefill_floor_seconds,
         "decode_floor_seconds": facts.decode_floor_seconds,
+        "own_prompt": _own_prompt_document(facts),
         "decode": _decode_document(facts.decode) if facts.decode else None,
         "prefill": _prefill_document(facts.prefill) if facts.prefill else None,
     }
+
+
+def _own_prompt_document(facts: WindowFacts) -> Document | None:
+    """The mean request's prompt, and its least time computed alone: what its TTFT is held against."""
+    prompt = own_prompt(facts)
+    if prompt is None:
+        return None
+    floor = prompt_floor(facts.deployment, prompt)
+    return {"tokens": prompt.tokens, "cached": prompt.cached, "floor": _floor_document(floor)}
 
 
 def _decode_document(decode: DecodeFacts) -> Document:
@@ -85,6 +97,7 @@ def _decode_document(decode: DecodeFacts) -> Document:
         "context": bounded_document(decode.context) if decode.context else None,
         "steps": decode.steps,
         "tokens_per_step": decode.tokens_per_step,
+        "draft_tokens": decode.draft_tokens,
         "interleaved_seconds": decode.interleaved_seconds,
         "joint_floor_seconds": decode.joint_floor_seconds,
         "cost": _cost_document(decode.cost),

@@ -96,6 +96,8 @@ def _found_parts(window: Document, gate: Document) -> Iterator[str]:
         yield "approximate"
     if gate["verdict"] == "fail" and (cause := cause_of(window, gate)):
         yield cause
+    if gate["baseline"]:
+        yield from map(one_line, gate["baseline"]["conditions"])
 
 
 def _doubt(gate: Document) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from pytest_llmroof.report.change_text import change_of, change_rows
 from pytest_llmroof.report.facts_text import (
     convention_text,
+    counters_text,
     deployment_text,
     roofline_text,
     step_time_row,
@@ -14,7 +16,7 @@ from pytest_llmroof.report.facts_text import (
 )
 from pytest_llmroof.report.figures import precise
 from pytest_llmroof.report.headline import diagnosis_of, headline, one_line
-from pytest_llmroof.report.limits import limit_text, supports
+from pytest_llmroof.report.limits import baseline_text, limit_text, supports
 from pytest_llmroof.report.rows import MOST_LINES, Row, laid_out
 from pytest_llmroof.report.wire import Document
 
@@ -22,6 +24,7 @@ __all__ = ["failing_text", "headline"]
 
 _MOST_REMEDIES: Final = 4
 _MOST_EVIDENCE: Final = 3
+_MOST_REPORTS: Final = 3
 
 
 def failing_text(window: Document, gate: Document, first: bool = True) -> str:
@@ -50,12 +53,20 @@ def _rows(window: Document, gate: Document) -> Iterator[Row]:
     if measured and (roofline := roofline_text(window, gate)):
         yield Row("roofline", roofline)
     yield from _limit_rows(gate)
+    yield from _baseline_rows(gate)
     if measured and (step_time := step_time_row(window, gate)):
         yield step_time
+    if measured and (counters := counters_text(window, gate)):
+        yield Row("GPU counters", counters, rank=1)
     yield from (Row("note", one_line(note), rank=1) for note in window["notes"])
     yield from (Row("not read", one_line(name), rank=4) for name in window["unread"])
-    if measured and (diagnosis := diagnosis_of(window, gate)):
+    diagnosis = diagnosis_of(window, gate) if measured else None
+    if diagnosis:
         yield from _diagnosis_rows(diagnosis)
+    if measured and (change := change_of(window, gate)):
+        yield from change_rows(change)
+    if diagnosis:
+        yield from _remedy_rows(diagnosis["remedies"])
 
 
 def _further_rows(window: Document, gate: Document) -> Iterator[Row]:
@@ -92,6 +103,18 @@ def _limit_rows(gate: Document) -> Iterator[Row]:
         yield Row("limit", " ".join(parts), single=True)
 
 
+def _baseline_rows(gate: Document) -> Iterator[Row]:
+    """Which reports the limit was made from, and what was another load there."""
+    baseline = gate["baseline"]
+    if baseline is None:
+        return
+    names = baseline["reports"]
+    shown = ", ".join(map(one_line, names[:_MOST_REPORTS]))
+    more = f" and {len(names) - _MOST_REPORTS} more" if len(names) > _MOST_REPORTS else ""
+    parts = [f"{baseline_text(gate)}: {shown}{more}", *map(one_line, baseline["conditions"])]
+    yield Row("baseline", "; ".join(parts))
+
+
 def _diagnosis_rows(diagnosis: dict[str, Any]) -> Iterator[Row]:
     scenario, title = diagnosis["scenario"], diagnosis["title"]
     name = f"Scenario {scenario}: {title}" if scenario else title
@@ -105,7 +128,6 @@ def _diagnosis_rows(diagnosis: dict[str, Any]) -> Iterator[Row]:
             source = f" ({one['source']})" if supporting and one["source"] else ""
             yield Row(label, one_line(one["statement"]) + source, rank=1 if index < _MOST_EVIDENCE else 5)
     yield from (Row("missing", one_line(missing), rank=2) for missing in diagnosis["missing"])
-    yield from _remedy_rows(diagnosis["remedies"])
 
 
 def _remedy_rows(remedies: list[dict[str, Any]]) -> Iterator[Row]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData
 from pytest_llmroof.gates.assessment import Assessment
+from pytest_llmroof.gates.baseline import Baseline
 from pytest_llmroof.gates.verdict import Verdict
 from pytest_llmroof.report.causes import family_of, scenario_of
 from pytest_llmroof.report.known import known_range
+from pytest_llmroof.report.measures import bounded_document
 from pytest_llmroof.report.wire import Document
 from pytest_llmroof.report.words import in_words
 
@@ -42,8 +44,27 @@ def gate_document(assessment: Assessment, verdict: Verdict) -> Document:
         "line": gate.position.line if gate.position else None,
         "known": known_range(gate.metric, assessment.deployment) if gate.default else None,
         "in_words": in_words(assessment, verdict),
+        "labels": dict(gate.labels),
+        "found": outcome.value if isinstance(outcome, Measurement) else None,
+        "baseline": _baseline(verdict.baseline),
         **_outcome(outcome),
         **({"settle": verdict.settle} if verdict.settle else {}),
+    }
+
+
+def _baseline(baseline: Baseline | None) -> Document | None:
+    """What the limit was made from."""
+    if baseline is None:
+        return None
+    return {
+        "value": baseline.value,
+        "windows": baseline.windows,
+        "spread": baseline.spread,
+        "low": baseline.low,
+        "high": baseline.high,
+        "ratio": bounded_document(baseline.ratio) if baseline.ratio else None,
+        "reports": baseline.reports,
+        "conditions": baseline.conditions,
     }
 
 

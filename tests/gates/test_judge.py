@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from pytest_llmroof.analysis.measurement import Alternative, Impossible, Measurement, NoData
 from pytest_llmroof.bounded import Bounded
+from pytest_llmroof.gates.baseline import Baseline
 from pytest_llmroof.gates.grammar import parse_gate
-from pytest_llmroof.gates.judge import Baseline, judge
+from pytest_llmroof.gates.judge import judge
 from pytest_llmroof.units import Unit
 
 
@@ -180,14 +181,13 @@ def test_an_offset_of_a_share_is_relative_to_the_baseline() -> None:
     assert points.limit == pytest.approx(0.48)
 
 
-def test_a_missing_baseline_offers_only_what_there_is() -> None:
+def test_a_missing_baseline_names_the_two_options() -> None:
     verdict = judge(parse_gate("tpot.p99 <= 1.05x baseline"), seconds(0.04, 0.04, 0.04))
     assert verdict.word == "no data"
     assert verdict.reason is not None
     assert "no baseline" in verdict.reason
-    assert "absolute limit" in verdict.reason
     assert "--llmroof-report=" in verdict.reason
-    assert "--llmroof-baseline" not in verdict.reason  # there is no such option yet
+    assert "--llmroof-baseline=" in verdict.reason
 
 
 def test_a_regression_inside_the_noise_is_approximate() -> None:

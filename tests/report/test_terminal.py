@@ -10,7 +10,7 @@ import pytest
 
 from pytest_llmroof.report.document import report_document, window_document
 from pytest_llmroof.report.terminal import scope_text, summary_lines
-from pytest_llmroof.roofline.models import model_from_config
+from pytest_llmroof.roofline.models import model_from_config, named_model
 
 #: The second board of that short name, as a catalogue would list it.
 SHARED_NAME = replace(made.H100, also=("h100-sxm5-64gb",))
@@ -108,7 +108,8 @@ def test_the_scope_line_says_what_is_assumed_and_which_boards_share_the_name() -
 
 
 def test_verbose_says_what_of_a_model_is_not_counted() -> None:
-    seeing = replace(made.TP4, model=made.Llama70B(left_out=("the vision tower", "the audio tower")))
+    model = replace(named_model("llama-3.1-70b"), left_out=("the vision tower", "the audio tower"))
+    seeing = replace(made.TP4, model=model)
     window = window_document(made.assessment(deployment=seeing))
     assert "Llama 3.1 70B bf16, TP 4, without the vision tower and the audio tower" in scope_text(window, 1)
     assert "without" not in scope_text(window)

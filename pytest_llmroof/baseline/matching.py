@@ -1,0 +1,195 @@
+"""The earlier windows that a window is held against: the given files' and a folder's newest that are of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pytest_llmroof.baseline.identity import Difference, differences, label_differences
+from pytest_llmroof.baseline.places import Place
+from pytest_llmroof.baseline.reading import EarlierWindow
+from pytest_llmroof.errors import SourceError
+from pytest_llmroof.gates.baseline import NoBaseline
+from pytest_llmroof.report.wire import Document
+
+#: So many of a folder's windows count, the newest.
+NEWEST: Final = 10
+MAKE_ONE: Final = "make one with --llmroof-report=base/NAME.json"
+
+#: What a window must have to count: whether it holds what is asked of it.
+Holds = Callable[[EarlierWindow], bool]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An earlier window and everything in which it is of another kind."""
+
+    window: EarlierWindow
+    differences: tuple[Difference, ...]
+
+    @property
+    def distance(self) -> float:
+        """0 where it matches."""
+        return sum(one.distance for one in self.differences)
+
+    @property
+    def phrases(self) -> str:
+        """``gpu h100-sxm5-80gb there, mi300x here``."""
+        return "; ".join(one.phrase for one in self.differences)
+
+
+class Baselines:
+    """Everything that was given as a baseline. Files are read when a gate or a breach asks for them."""
+
+    def __init__(self, places: Sequence[Place] = ()) -> None:
+        self.places = tuple(places)
+
+    def __bool__(self) -> bool:
+        return bool(self.places)
+
+    def matching(
+        self, here: Document, labels: Mapping[str, str], holds: Holds, what: str
+    ) -> Sequence[EarlierWindow] | NoBaseline:
+        """The windows that count for a gate, the newest first, or why there is none.
+
+        ``holds`` tells whether a window has what is compared, ``what`` names that for messages (``tpot.p99``).
+        """
+        if not self.places:
+            return NoBaseline(
+                "no baseline: none was given",
+                "keep a run's figures with --llmroof-report=base/NAME.json, and hold later runs against "
+                "--llmroof-baseline=base",
+            )
+        search = _Search(here, labels, holds, what)
+        try:
+            for place in self.places:
+                search.through(place)
+        except SourceError as error:
+            return NoBaseline(f"no baseline: {error.reason}", error.remedy or MAKE_ONE)
+        return search.found or NoBaseline(f"no baseline: {search.why_none(self.places)}", MAKE_ONE)
+
+    def nearest(self, here: Document, holds: Holds) -> list[Candidate]:
+        """The windows to compare with: those that match, else the ones that differ least in the deployment.
+
+        For explaining only, so that a changed deployment can be said; another name or phase is another window.
+        """
+        found: list[Candidate] = []
+        try:
+            for place in self.places:
+                candidates = (_of_this_window(one, here) for one in _candidates(place, here, {}))
+                usable = [one for one in candidates if one and _counts(one, place) and holds(one.window)]
+                least = min((one.distance for one in usable), default=0.0)
+                of_least = [one for one in usable if one.distance == least]
+                found += of_least[:NEWEST] if place.is_folder else of_least
+        except SourceError:
+            return []  # the gates that hang on a baseline say it
+        least = min((one.distance for one in found), default=0.0)
+        return _distinct([one for one in found if one.distance == least])
+
+
+class _Search:
+    """Looks through places for what counts, and remembers why the rest does not."""
+
+    def __init__(self, here: Document, labels: Mapping[str, str], holds: Holds, what: str) -> None:
+        self.here = here
+        self.labels = labels
+        self.holds = holds
+        self.what = what
+        self.found: list[EarlierWindow] = []
+        self.reports = 0
+        self.breached: list[EarlierWindow] = []
+        self.unmeasured: list[EarlierWindow] = []
+        self.nearest: Candidate | None = None
+
+    def through(self, place: Place) -> None:
+        """Add what counts of one place."""
+        count = 0
+        for report in place.reports():
+            self.reports += 1
+            for window in self._of_report(report):
+                if place.is_folder and window.breached:
+                    self.breached.append(window)
+                elif not self.holds(window):
+                    self.unmeasured.append(window)
+                elif window not in self.found:
+                    self.found.append(window)
+                    count += 1
+                if place.is_folder and count >= NEWEST:
+                    return
+
+    def _of_report(self, report: Iterable[EarlierWindow]) -> list[EarlierWindow]:
+        candidates = list(_compared(report, self.here, self.labels))
+        for one in candidates:
+            if self.nearest is None or one.distance < self.nearest.distance:
+                self.nearest = one
+        return _same_place([one.window for one in candidates if not one.differences], self.here)
+
+    def why_none(self, places: Sequence[Place]) -> str:
+        """Why nothing counts, with how near the nearest was."""
+        shown = ", ".join(place.shown for place in places)
+        unread = "".join(place.unread() for place in places)
+        if not self.reports:
+            missing = [place.shown for place in places if not place.path.exists()]
+            if missing:
+                return f"{', '.join(missing)} does not exist yet"
+            return f"no report in {shown}{unread}"
+        if self.unmeasured:
+            names = _names(self.unmeasured)
+            return f"{self.what} was not measured in {names}, which match{_es(self.unmeasured)} otherwise{unread}"
+        if self.breached:
+            names = _names(self.breached)
+            return f"a gate failed by its value in {names}, and such windows of a folder do not count{unread}"
+        count = f"none of {self.reports} reports" if self.reports > 1 else "the report"
+        matches = "matches" if self.reports > 1 else "does not match"
+        if self.nearest is None:
+            return f"{count} in {shown} holds a window{unread}"
+        return f"{count} {matches}; nearest: {self.nearest.phrases} ({self.nearest.window.report}){unread}"
+
+
+def _candidates(place: Place, here: Document, labels: Mapping[str, str]) -> Iterator[Candidate]:
+    for report in place.reports():
+        yield from _compared(report, here, labels)
+
+
+def _compared(report: Iterable[EarlierWindow], here: Document, labels: Mapping[str, str]) -> Iterator[Candidate]:
+    for window in report:
+        found = [*differences(window.document, here), *label_differences(window.labels, labels)]
+        yield Candidate(window, tuple(found))
+
+
+def _of_this_window(one: Candidate, here: Document) -> Candidate | None:
+    """The candidate without a phase that was only found from the traffic; None where it is another window."""
+    written = all((window["facts"] or {}).get("phase_given") for window in (one.window.document, here))
+    other = ("window", "phase") if written else ("window",)
+    if any(difference.kind in other for difference in one.differences):
+        return None
+    return replace(one, differences=tuple(each for each in one.differences if each.kind != "phase"))
+
+
+def _counts(one: Candidate, place: Place) -> bool:
+    return not (place.is_folder and one.window.breached)
+
+
+def _same_place(windows: list[EarlierWindow], here: Document) -> list[EarlierWindow]:
+    """Where a report holds several windows of the name, the one of the same file."""
+    same = [window for window in windows if window.document["id"] == here["id"]]
+    return same or windows
+
+
+def _distinct(candidates: Iterable[Candidate]) -> list[Candidate]:
+    kept: list[Candidate] = []
+    for one in candidates:
+        if one not in kept:
+            kept.append(one)
+    return kept
+
+
+def _names(windows: Sequence[EarlierWindow], most: int = 2) -> str:
+    names = list(dict.fromkeys(window.report for window in windows))
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def _es(windows: Sequence[EarlierWindow]) -> str:
+    return "es" if len({window.report for window in windows}) == 1 else ""
