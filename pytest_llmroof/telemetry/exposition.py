@@ -11,27 +11,22 @@ whatever is written in another way is for the grammar, which also is what refuse
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.bodies import text_of
-from pytest_llmroof.telemetry.grammar import Malformed, labels_of, line_of, number, short, unquoted
+from pytest_llmroof.telemetry.comments import Comments
+from pytest_llmroof.telemetry.grammar import Malformed, is_bare, line_of
 from pytest_llmroof.telemetry.known import Key, KnownSeries, Layout, pick
 
-_COMMENT: Final = re.compile(r"#[ \t]*(\S+)(?:[ \t]+(.*))?")
-_OURS: Final = frozenset({"scraped_at", "scrape_seconds", "endpoint"})
-_OUR_HEADS: Final = frozenset(f"# {word}" for word in _OURS)
+#: Our own comment lines up to their last word.
+_OUR_HEADS: Final = frozenset({"# scraped_at", "# scrape_seconds", "# endpoint"})
 #: Later than this (the year 5138) is a time in other units.
 _LATEST: Final = 1e11
-#: BSD's date knows no %N and prints the letter: whole seconds.
-_CLOCK: Final = re.compile(r"(?P<seconds>\d{1,11})(?:\.(?:\d+|(?P<no_fraction>N)))?")
 
 
 class Sample(NamedTuple):
@@ -110,11 +105,6 @@ def _refusal(location: str, number: int, problem: str, *, cut: bool) -> SourceEr
     return SourceError(f"{location}:{number}: {problem}", "the whole page is refused: scrape it again, as it comes")
 
 
-def _is_bare(values: str) -> bool:
-    """Whether what ``float`` takes is a number as pages write it, without a blank, ``_`` or digits of other scripts."""
-    return values.isascii() and values.isprintable() and "_" not in values
-
-
 def _split(text: str) -> _Lines:
     whole = text.split("\n")
     heads, _, words = zip(*[line.rpartition(" ") for line in whole], strict=True)
@@ -131,17 +121,20 @@ def _repeated(lines: _Lines, location: str, known: KnownSeries, openmetrics: boo
     try:
         values = list(map(float, texts))
         for index in layout.own:
-            reader.comment(lines.whole[index].strip())
+            reader.comments.read(lines.whole[index].strip())
     except (ValueError, Malformed):
         return None
-    if not _is_bare("".join(texts)):
+    if not is_bare("".join(texts)):
         return None
     samples = map(_sample, zip(layout.names, layout.labels, values, repeat(None)))
     return reader.page(tuple(samples), layout.types, unterminated=lines.unterminated and not layout.ended)
 
 
 class _Reader:
-    """Collects a page line by line. ``numbers`` are the lines of ``samples``, in their order."""
+    """Collects a page line by line.
+
+    ``numbers`` are the lines of ``samples``, in their order, ``renumbered`` those of samples that came later and count.
+    """
 
     def __init__(self, location: str, known: KnownSeries, openmetrics: bool) -> None:
         self.location = location
@@ -149,38 +142,29 @@ class _Reader:
         self.openmetrics = openmetrics
         self.samples: dict[Key, Sample] = {}
         self.numbers: list[int] = []
-        self.types: dict[str, str] = {}
-        self.scraped_at: float | None = None
-        self.scrape_seconds: float | None = None
-        self.endpoint: str | None = None
-        self.resolution = 0.0
-        self.ended = False
+        self.comments = Comments()
+        self.renumbered: dict[Key, int] = {}
         self.regular = True
         self.others: list[int] = []
         self.own: list[int] = []
 
     def read(self, lines: _Lines) -> Page:
         """The page of all lines. SourceError names the first that is malformed."""
-        plain, samples, number = self.known.plain, self.samples, 0
-        bare = _is_bare("".join(lines.words))  # mostly all of them, and then none needs to be looked at
+        plain, number = self.known.plain, 0
+        bare = is_bare("".join(lines.words))  # mostly all of them, and then none needs to be looked at
         try:
             for number, (line, head, word) in enumerate(zip(*lines, strict=True), start=1):
                 series = plain(head) if line[:1] != "#" else None
-                if series is None or self.ended or not (bare or _is_bare(word)):
-                    self._by_grammar(line, head, number)
+                if series is None or self.comments.ended or not (bare or is_bare(word)):
+                    self._read_other(line, head, number)
                     continue
                 try:
                     value = float(word)
                 except ValueError:
-                    self._by_grammar(line, head, number)
+                    self._by_grammar(line, number)
                     continue
                 name, (labels, pairs) = series
-                key, sample = (name, pairs), _sample((name, labels, value, None))
-                if key in samples:
-                    self._add_again(key, sample, number)
-                else:
-                    samples[key] = sample
-                    self.numbers.append(number)
+                self._add((name, pairs), _sample((name, labels, value, None)), number)
         except Malformed as error:
             raise _refusal(self.location, number, str(error), cut=number == len(lines.whole)) from None
         if not self.samples:
@@ -189,28 +173,32 @@ class _Reader:
             )
         if self.regular:
             self._keep_layout(lines)
-        unterminated = lines.unterminated and not self.ended
-        return self.page(tuple(self.samples.values()), self.types, unterminated=unterminated)
+        unterminated = lines.unterminated and not self.comments.ended
+        return self.page(tuple(self.samples.values()), self.comments.types, unterminated=unterminated)
 
-    def _by_grammar(self, line: str, head: str, number: int) -> None:
+    def _read_other(self, line: str, head: str, number: int) -> None:
+        """A line that is no plain sample: blank, a comment, with a time or an exemplar, or written in another way."""
         text = line.rstrip("\r")
         if not text or text.isspace():
             self.others.append(number - 1)
-            return
-        if self.ended:
+        elif self.comments.ended:
             raise Malformed("text after # EOF: two scrapes in one file?")
-        if text.lstrip(" \t").startswith("#"):
-            ours = self.comment(text.strip())
+        elif text.lstrip(" \t").startswith("#"):
+            ours = self.comments.read(text.strip())
             self.regular &= not ours or head in _OUR_HEADS
             (self.own if ours else self.others).append(number - 1)
-            return
+        else:
+            self._by_grammar(line, number)
+
+    def _by_grammar(self, line: str, number: int) -> None:
         self.regular = False
-        found = line_of(text)
-        name, labels = labels_of(found.name, found.labels)
+        found = line_of(line.rstrip("\r"), self.known)
         timestamp = found.timestamp
         if timestamp is not None and not self.openmetrics:
             timestamp /= 1000.0
-        key, sample = (name, frozenset(labels.items())), Sample(name, labels, found.value, timestamp)
+        self._add(found.key, Sample(found.key[0], found.labels, found.value, timestamp), number)
+
+    def _add(self, key: Key, sample: Sample, number: int) -> None:
         if key in self.samples:
             self._add_again(key, sample, number)
         else:
@@ -221,49 +209,14 @@ class _Reader:
         """Of a series at several times the latest sample counts; without times one is too many."""
         earlier = self.samples[key]
         self.regular = False
-        at = list(self.samples).index(key)
         if sample.timestamp is None or earlier.timestamp is None:
+            line = self.renumbered.get(key) or self.numbers[list(self.samples).index(key)]
             raise Malformed(
-                f"{sample.name} with the same labels stands in line {self.numbers[at]} already: "
-                "two scrapes in one file?"
+                f"{sample.name} with the same labels stands in line {line} already: two scrapes in one file?"
             )
         if earlier.timestamp < sample.timestamp:
             self.samples[key] = sample
-            self.numbers[at] = number
-
-    def comment(self, line: str) -> bool:
-        """Read a comment, and tell whether it is one of ours."""
-        match = _COMMENT.match(line) if not line.startswith("# HELP ") else None
-        if match is None:
-            return False
-        word, rest = match[1], (match[2] or "").strip()
-        if word == "TYPE":
-            self._type(rest)
-        elif word == "EOF" and not rest:
-            self.ended = True
-        elif word == "scraped_at" and self.scraped_at is None:
-            self.scraped_at = self._clock(rest)
-        elif word == "scrape_seconds" and self.scrape_seconds is None:
-            self.scrape_seconds = _seconds(rest)
-        elif word == "endpoint" and rest and self.endpoint is None:
-            self.endpoint = shown_endpoint(rest)
-        return word in _OURS
-
-    def _type(self, rest: str) -> None:
-        name, _, kind = rest.rpartition(" ")
-        if not name or not kind:
-            raise Malformed("a TYPE line needs a name and a type")
-        name = name.strip()
-        self.types[unquoted(name) if name.startswith('"') else name] = kind.lower()
-
-    def _clock(self, rest: str) -> float:
-        match = _CLOCK.fullmatch(rest)
-        if match is None:
-            raise Malformed(f"scraped_at must be Unix seconds like 1764417600.25, not {short(rest)}")
-        if match["no_fraction"]:
-            self.resolution = 1.0
-            return float(match["seconds"])
-        return float(rest)
+            self.renumbered[key] = number
 
     def _keep_layout(self, lines: _Lines) -> None:
         """Every sample came from a line of its own that ends in its value: the next page may be like this one."""
@@ -275,38 +228,21 @@ class _Reader:
             rest=rest,
             rest_words=rest(lines.words),
             own=tuple(self.own),
-            types=self.types,
-            ended=self.ended,
+            types=self.comments.types,
+            ended=self.comments.ended,
         )
         self.known.keep(lines.heads, layout)
 
     def page(self, samples: tuple[Sample, ...], types: Mapping[str, str], *, unterminated: bool) -> Page:
         """The page of these samples, with what our own comments said."""
+        said = self.comments
         return Page(
             location=self.location,
             samples=samples,
             types=types,
-            scraped_at=self.scraped_at,
-            scrape_seconds=(self.scrape_seconds or 0.0) + self.resolution,
-            endpoint=self.endpoint,
+            scraped_at=said.scraped_at,
+            scrape_seconds=(said.scrape_seconds or 0.0) + said.resolution,
+            endpoint=said.endpoint,
             openmetrics=self.openmetrics,
             unterminated=unterminated,
         )
-
-
-def shown_endpoint(address: str) -> str:
-    """An address as it may be shown: without user, password, query and fragment."""
-    try:
-        parts = urlsplit(address)
-    except ValueError:
-        return "endpoint"
-    if not parts.netloc:
-        return address.split("?", 1)[0]
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
-
-
-def _seconds(text: str) -> float:
-    value = number(text, "scrape_seconds")
-    if not 0 <= value < math.inf:
-        raise Malformed(f"scrape_seconds must be a time in seconds, not {short(text)}")
-    return value

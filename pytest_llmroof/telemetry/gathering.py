@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from pytest_llmroof.telemetry.engines import Target
@@ -96,6 +97,7 @@ class GatheredHistogram:
         return Buckets(bounds, counts, self.sum)
 
 
+@lru_cache(1024)
 def _bound(text: str) -> float:
     try:
         return float(text)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from pytest_llmroof.telemetry.known import Key, KnownSeries
 
 _STRING: Final = r'"(?:[^"\\\n]|\\.)*+"'
 _NAME: Final = r"[a-zA-Z_:][a-zA-Z0-9_:]*+"
@@ -26,29 +28,60 @@ class Malformed(Exception):
     """What is wrong with a line."""
 
 
-@dataclass(frozen=True)
-class Line:
-    """A line with a sample. ``head`` is the text before the value; ``timestamp`` is as written."""
+class Line(NamedTuple):
+    """A line with a sample. ``timestamp`` is as written."""
 
-    head: str
-    name: str | None
-    labels: str | None
+    key: Key
+    labels: Mapping[str, str]
     value: float
     timestamp: float | None
 
 
-def line_of(line: str) -> Line:
-    """The parts of a line, all of them checked but the labels' names. Malformed where it is no sample."""
+def line_of(line: str, known: KnownSeries) -> Line:
+    """The parts of a line. Malformed where it is no sample."""
+    return _plain_line(line, known) or _any_line(line)
+
+
+def _plain_line(line: str, known: KnownSeries) -> Line | None:
+    """A line as servers write those with a time or an exemplar behind the value: one blank before each."""
+    sample, _, _ = line.partition(" # ")
+    head, _, word = sample.rpartition(" ")
+    series, stamp = known.plain(head), None
+    if series is None:
+        stamp = word
+        head, _, word = head.rpartition(" ")
+        series = known.plain(head)
+    if series is None or not is_bare(word if stamp is None else word + stamp):
+        return None
+    try:
+        value, timestamp = float(word), None if stamp is None else float(stamp)
+    except ValueError:
+        return None
+    if timestamp is not None and not math.isfinite(timestamp):
+        return None
+    if len(sample) < len(line):
+        _check_exemplar(line[len(sample) :])
+    name, (labels, pairs) = series
+    return Line((name, pairs), labels, value, timestamp)
+
+
+def _any_line(line: str) -> Line:
     match = _HEAD.match(line)
-    head = line[: match.end()] if match else ""
-    rest = _REST.fullmatch(line, len(head))
+    rest = _REST.fullmatch(line, match.end() if match else 0)
     if match is None or rest is None or not (match["name"] or match["labels"]):
         raise Malformed(what_is_wrong(line))
+    # In this order, which is the one in which a line's faults are told.
+    name, labels = labels_of(match["name"], match["labels"])
     value = number(rest["value"])
     if rest["exemplar"]:
         _check_exemplar(rest["exemplar"])
     timestamp = number(rest["timestamp"], "timestamp") if rest["timestamp"] else None
-    return Line(head, match["name"], match["labels"], value, timestamp)
+    return Line((name, frozenset(labels.items())), labels, value, timestamp)
+
+
+def is_bare(values: str) -> bool:
+    """Whether what ``float`` takes is a number as pages write it, without a blank, ``_`` or digits of other scripts."""
+    return values.isascii() and values.isprintable() and "_" not in values
 
 
 def labels_of(name: str | None, block: str | None) -> tuple[str, dict[str, str]]:

@@ -72,33 +72,38 @@ def process_start(page: Page) -> float | None:
 
 def snapshots(page: Page, engine: EngineNames) -> tuple[Snapshot, ...]:
     """Every engine on a page, in order of appearance."""
-    models, ranks = engine.labels("model"), engine.labels("rank")
-    replicas, processes = engine.labels("replica"), engine.labels("process")
+    processes, known = engine.labels("process"), engine.targets
     declared = frozenset(quantity for name in page.types for quantity in engine.families.get(name, ()))
     collectors: dict[Identity, _Collector] = {}
     read = []
+    identities: dict[int, Identity] = {}  # by the labels' object, which lines that write them alike share
     for sample in page.samples:
-        targets = engine.targets.get(sample.name)
+        targets = known.get(sample.name)
         if targets is None:
             continue
-        labels = sample.labels
-        identity = Identity(
-            next((labels[label] for label in models if label in labels), None),
-            next((labels[label] for label in ranks if label in labels), ""),
-            tuple((label, labels[label]) for label in replicas if label in labels),
-        )
+        identity = identities.get(id(sample.labels))
+        if identity is None:
+            identity = identities[id(sample.labels)] = _identity(sample.labels, engine)
         read.append((identity, targets, sample))
     for identity, targets, sample in _without_repeats(read, engine.labels("repeats")):
         collector = collectors.get(identity)
         if collector is None:
             collector = collectors[identity] = _Collector(identity, engine, processes)
         for target in targets:
-            if target.admits(sample.labels):
+            if not target.where or target.admits(sample.labels):
                 collector.add(target, sample)
             elif target.kind == "counter" and target.part == "value":
                 collector.unfed(target, sample)
     _fold_server_wide(collectors, engine.shares_out)
     return tuple(collector.snapshot(declared) for collector in collectors.values())
+
+
+def _identity(labels: Mapping[str, str], engine: EngineNames) -> Identity:
+    return Identity(
+        next((labels[label] for label in engine.labels("model") if label in labels), None),
+        next((labels[label] for label in engine.labels("rank") if label in labels), ""),
+        tuple((label, labels[label]) for label in engine.labels("replica") if label in labels),
+    )
 
 
 _Read = tuple[Identity, tuple[Target, ...], Sample]
@@ -198,15 +203,15 @@ class _Collector:
         if target.part == "created":
             if math.isfinite(value):
                 self.created[sample.name] = min(value, self.created.get(sample.name, math.inf))
+        elif target.kind == "histogram":
+            if key not in self.histograms:
+                self.histograms[key] = GatheredHistogram(sample.name.rpartition("_")[0], target.scale)
+            self.histograms[key].add(target, sample)
         elif target.kind in ("counter", "finished") and not 0 <= value < math.inf:
             self.damaged[target.quantity] = f"{sample.name} is {value:g}, which no count can be"
         elif target.kind == "counter":
             if self.exposed.setdefault(key, sample.name) == sample.name:  # not `x` beside `x_total`
                 self._count(key, target, sample)
-        elif target.kind == "histogram":
-            if key not in self.histograms:
-                self.histograms[key] = GatheredHistogram(sample.name.rpartition("_")[0], target.scale)
-            self.histograms[key].add(target, sample)
         elif target.kind == "gauge":
             self._gauge(key, target, sample)
         elif target.kind == "finished":

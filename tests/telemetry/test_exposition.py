@@ -17,7 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families as text_fami
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry import bodies
-from pytest_llmroof.telemetry.exposition import Page, parse_page, shown_endpoint
+from pytest_llmroof.telemetry.comments import shown_endpoint
+from pytest_llmroof.telemetry.exposition import Page, parse_page
 from pytest_llmroof.telemetry.known import KnownSeries
 
 Key = tuple[str, frozenset[tuple[str, str]]]
