@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 import numpy as np
@@ -19,7 +18,7 @@ import numpy as np
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.profiles.annotations import is_capture, step_of
 from pytest_llmroof.profiles.elements import Run
-from pytest_llmroof.profiles.timeline import KERNEL, MEMCPY, MEMSET, UNKNOWN, Int64, Step
+from pytest_llmroof.profiles.timeline import KERNEL, MEMCPY, MEMSET, UNKNOWN, Bool, Int64, Step
 
 #: Categories of device work, by today's names and those of older releases.
 _WORK: Final = {
@@ -31,7 +30,7 @@ _WORK: Final = {
     "Memset": MEMSET,
 }
 _CALLS: Final = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver", "Runtime", "Driver"})
-_ANNOTATIONS: Final = {"user_annotation": "host", "gpu_user_annotation": "device"}
+_ANNOTATIONS: Final[dict[str, Literal["host", "device"]]] = {"user_annotation": "host", "gpu_user_annotation": "device"}
 _NEEDED: Final = frozenset({*_WORK, *_CALLS, *_ANNOTATIONS, "overhead"})
 
 _LARGEST: Final = 2**53
@@ -43,6 +42,20 @@ _DTYPE_BYTES: Final = {
 }  # fmt: skip
 
 
+class _Args(msgspec.Struct, frozen=True, gc=False):
+    """The arguments that are looked at. Their types are checked where they are used: traces differ in them."""
+
+    device: Any = None
+    stream: Any = None
+    correlation: Any = None
+    bytes: Any = None
+    grid: Any = None
+    elements: Any = msgspec.field(default=None, name="In msg nelems")
+    dtype: Any = None
+    sequence: Any = msgspec.field(default=None, name="Seq")
+    group: Any = msgspec.field(default=None, name="Process Group Name")
+
+
 class _Event(msgspec.Struct, gc=False):
     """An event as most are written. Any other spelling is read by ``_leniently``."""
 
@@ -51,32 +64,19 @@ class _Event(msgspec.Struct, gc=False):
     name: str = ""
     ts: float = math.nan
     dur: float = math.nan
-    pid: int | str = ""
-    tid: int | str = ""
-    args: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-class _Args(msgspec.Struct, gc=False):
-    device: int | None = None
-    stream: int | None = None
-    correlation: int | None = None
-    bytes: int | None = None
-    grid: tuple[int, int, int] | None = None
-    elements: int | None = msgspec.field(default=None, name="In msg nelems")
-    dtype: str | None = None
-    sequence: int | None = msgspec.field(default=None, name="Seq")
-    group: str | None = msgspec.field(default=None, name="Process Group Name")
+    pid: Any = None
+    tid: Any = None
+    args: _Args = _Args()
 
 
 _EVENTS: Final = msgspec.json.Decoder(list[_Event])
-_ARGS: Final = msgspec.json.Decoder(_Args)
 
 
-@dataclass
 class Names:
     """Names, each kept once."""
 
-    place: dict[str, int] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.place: dict[str, int] = {}
 
     def of(self, name: str) -> int:
         """The name's place."""
@@ -84,27 +84,25 @@ class Names:
 
 
 class Rows:
-    """A table of whole numbers that grows: rows one behind the other, for little memory and time."""
+    """A table of whole numbers that grows by blocks of rows."""
 
     def __init__(self, *columns: str) -> None:
         self._columns = columns
-        self._numbers = array("q")
+        self._blocks: list[Int64] = []
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self._numbers) // len(self._columns)
+        return self._count
 
-    def add(self, *row: int) -> None:
-        """One row, a number for each column; what no 64 bits can hold becomes UNKNOWN."""
-        try:
-            self._numbers.extend(row)
-        except OverflowError:
-            del self._numbers[len(self) * len(self._columns) :]
-            self._numbers.extend(_known(number) for number in row)
+    def add(self, *block: Int64) -> None:
+        """A block of rows, column by column."""
+        self._blocks.append(np.stack(block))
+        self._count += len(block[0])
 
     def columns(self) -> dict[str, Int64]:
-        """Every column, as a view of the table."""
-        table = np.frombuffer(self._numbers, dtype=np.int64) if len(self) else np.zeros(0, dtype=np.int64)
-        return dict(zip(self._columns, table.reshape(-1, len(self._columns)).T, strict=True))
+        """Every column, whole."""
+        empty = np.zeros((len(self._columns), 0), dtype=np.int64)
+        return dict(zip(self._columns, np.concatenate([empty, *self._blocks], axis=1), strict=True))
 
 
 @dataclass
@@ -118,7 +116,7 @@ class Columns:
     work: Rows = field(
         default_factory=lambda: Rows("start", "end", "device", "stream", "kind", "name", "correlation", "size")
     )
-    calls: Rows = field(default_factory=lambda: Rows("start", "end", "process", "thread", "name", "correlation"))
+    calls: Rows = field(default_factory=lambda: Rows("start", "end", "thread", "name", "correlation"))
     collectives: Rows = field(default_factory=lambda: Rows("work", "sequence", "group"))
     overhead: Rows = field(default_factory=lambda: Rows("start", "end"))
     steps: list[tuple[int | None, Step]] = field(default_factory=list)
@@ -144,19 +142,15 @@ class EventReader:
         try:
             events = _EVENTS.decode(b"[" + run.text + b"]")
         except (msgspec.DecodeError, UnicodeDecodeError):
-            self._one_by_one(run)
+            self._take(self._one_by_one(run), run)
             return
-        needed = _NEEDED
-        for index, event in enumerate(events):
-            if event.cat in needed and event.ph == "X":
-                self._take(event, run, index)
+        self._take(events, run)
 
-    def _one_by_one(self, run: Run) -> None:
+    def _one_by_one(self, run: Run) -> list[_Event]:
         """A run with something in it that is not strictly JSON, or not spelled as most events are."""
-        previous = 0
+        previous, found = 0, []
         for index, (begin, end) in enumerate(zip(run.starts.tolist(), run.ends.tolist(), strict=True)):
-            between = run.text[previous:begin].strip()
-            if index and between != b",":
+            if index and run.text[previous:begin].strip() != b",":
                 raise SourceError(f"{self._file}: no comma between two events at byte {run.offset + previous}")
             previous = end
             event = _leniently(run.text[begin:end])
@@ -164,130 +158,114 @@ class EventReader:
                 if _may_matter(run.text[begin:end]):
                     raise SourceError(f"{self._file}: the event at byte {run.offset + begin} is no JSON")
                 self.columns.broken += 1
-            elif event.cat in _NEEDED and event.ph == "X":
-                self._take(event, run, index)
+            found.append(event or _Event())
+        return found
 
-    def _take(self, event: _Event, run: Run, index: int) -> None:
-        columns, category = self.columns, event.cat
-        start, end = event.ts, event.ts + event.dur
-        # The comparison is false for what is not a number, too.
-        if not (-_LARGEST < start <= end < _LARGEST):
+    def _take(self, events: list[_Event], run: Run) -> None:
+        sorted_out: dict[str, list[_Event]] = {category: [] for category in _NEEDED}
+        for event in events:
+            some = sorted_out.get(event.cat)
+            if some is not None and event.ph == "X":
+                some.append(event)
+        for category, some in sorted_out.items():
+            if not some:
+                continue
+            begin, end, usable = self._times(some)
+            if not usable.all():
+                if category in _WORK:
+                    bad = some[int(np.argmin(usable))]
+                    at = run.offset + int(run.starts[next(i for i, event in enumerate(events) if event is bad)])
+                    raise SourceError(f"{self._file}: the {category} event at byte {at} has no usable time")
+                self.columns.unplaced += int((~usable).sum())
+                some = [event for event, good in zip(some, usable.tolist(), strict=True) if good]
             if category in _WORK:
-                at = run.offset + int(run.starts[index])
-                raise SourceError(f"{self._file}: the {category} event at byte {at} has no usable time")
-            columns.unplaced += 1
-            return
-        begin = round(start * 1000)
-        if begin > _LARGEST:
-            columns.coarse = True
-        end = begin + round(event.dur * 1000)
-        if category in _CALLS:
-            self._call(event, begin, end)
-        elif category in _WORK:
-            self._work(event, begin, end)
-        elif category == "overhead":
-            columns.overhead.add(begin, end)
-        else:
-            self._annotation(event, begin, end)
+                self._work(some, begin, end, _WORK[category])
+            elif category in _CALLS:
+                self._calls(some, begin, end)
+            elif category in _ANNOTATIONS:
+                self._annotations(some, begin, end, _ANNOTATIONS[category])
+            else:
+                self.columns.overhead.add(begin, end)
 
-    def _call(self, event: _Event, begin: int, end: int) -> None:
-        correlation = _args(event).correlation
-        process = event.pid if type(event.pid) is int else _number(event.pid)
-        thread = event.tid if type(event.tid) is int else _number(event.tid)
-        name = self.columns.names.of(event.name)
-        self.columns.calls.add(begin, end, process, thread, name, UNKNOWN if correlation is None else correlation)
+    def _times(self, events: list[_Event]) -> tuple[Int64, Int64, Bool]:
+        """Starts and ends in ns of the events whose times are usable, and which these are."""
+        start = np.array([event.ts for event in events], dtype=np.float64)
+        duration = np.array([event.dur for event in events], dtype=np.float64)
+        # Comparisons are false for what is not a number, too.
+        usable: Bool = (np.abs(start) < _LARGEST) & (duration >= 0) & (duration < _LARGEST)
+        begin = np.rint(start[usable] * 1000).astype(np.int64)
+        self.columns.coarse |= bool((begin > _LARGEST).any())
+        return begin, begin + np.rint(duration[usable] * 1000).astype(np.int64), usable
 
-    def _work(self, event: _Event, begin: int, end: int) -> None:
-        args = _args(event)
-        if args.sequence is not None:
-            group = self.columns.names.of(f"process group {args.group}")
-            self.columns.collectives.add(len(self.columns.work), args.sequence, group)
-        self.columns.work.add(
+    def _calls(self, events: list[_Event], begin: Int64, end: Int64) -> None:
+        named = self.columns.names.of
+        self.columns.calls.add(
             begin,
             end,
-            _number(event.pid) if args.device is None else args.device,
-            _number(event.tid) if args.stream is None else args.stream,
-            _WORK[event.cat],
-            self.columns.names.of(event.name),
-            UNKNOWN if args.correlation is None else args.correlation,
-            _size(args),
+            _numbers(event.tid for event in events),
+            _numbers(named(event.name) for event in events),
+            _numbers(event.args.correlation for event in events),
         )
 
-    def _annotation(self, event: _Event, begin: int, end: int) -> None:
-        on = _ANNOTATIONS[event.cat]
-        if is_capture(event.name):
-            self.columns.captures += 1
-        told = step_of(event.name)
-        if told is None:
-            return
-        step = Step(
+    def _work(self, events: list[_Event], begin: Int64, end: Int64, kind: int) -> None:
+        columns, named = self.columns, self.columns.names.of
+        told = [index for index, event in enumerate(events) if event.args.sequence is not None]
+        columns.collectives.add(
+            len(columns.work) + np.array(told, dtype=np.int64),
+            _numbers(events[index].args.sequence for index in told),
+            _numbers(named(f"process group {str(events[index].args.group)[:64]}") for index in told),
+        )
+        columns.work.add(
             begin,
             end,
-            event.name[:200],
-            "device" if on == "device" else "host",
-            told.phase,
-            told.prefill_requests,
-            told.prefill_tokens,
-            told.decode_requests,
-            told.decode_tokens,
-            _number(event.tid),
+            _numbers(event.pid if event.args.device is None else event.args.device for event in events),
+            _numbers(event.tid if event.args.stream is None else event.args.stream for event in events),
+            np.full(len(events), kind),
+            _numbers(named(event.name) for event in events),
+            _numbers(event.args.correlation for event in events),
+            _numbers(_size(event.args) for event in events),
         )
-        self.columns.steps.append((_number(event.pid) if on == "device" else None, step))
+
+    def _annotations(self, events: list[_Event], begin: Int64, end: Int64, on: Literal["host", "device"]) -> None:
+        for event, start, stop in zip(events, begin.tolist(), end.tolist(), strict=True):
+            self.columns.captures += is_capture(event.name)
+            told = step_of(event.name)
+            if told is None:
+                continue
+            counts = (told.prefill_requests, told.prefill_tokens, told.decode_requests, told.decode_tokens)
+            step = Step(start, stop, event.name[:200], on, told.phase, *counts, thread=_number(event.tid))
+            self.columns.steps.append((_number(event.pid) if on == "device" else None, step))
 
 
 def _size(args: _Args) -> int:
     """Bytes of a copy or a collective's message, else blocks of the grid."""
     if args.bytes is not None:
-        return args.bytes
+        return _number(args.bytes)
     if args.elements is not None:
-        return args.elements * _DTYPE_BYTES.get((args.dtype or "").lower(), 1)
-    return UNKNOWN if args.grid is None else math.prod(args.grid)
-
-
-def _args(event: _Event) -> _Args:
-    try:
-        return _ARGS.decode(event.args)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return _args_leniently(_object(bytes(event.args)) or {})
-
-
-def _args_leniently(found: Mapping[str, Any]) -> _Args:
-    grid = found.get("grid")
-    text = {key: found.get(key) for key in ("dtype", "Process Group Name")}
-    return _Args(
-        **{key: _integer(found.get(key)) for key in ("device", "stream", "correlation", "bytes")},
-        grid=tuple(grid) if isinstance(grid, list) and [type(one) for one in grid] == [int] * 3 else None,
-        elements=_integer(found.get("In msg nelems")),
-        sequence=_integer(found.get("Seq")),
-        dtype=text["dtype"] if isinstance(text["dtype"], str) else None,
-        group=None if text["Process Group Name"] is None else str(text["Process Group Name"])[:64],
-    )
+        return _number(args.elements) * _DTYPE_BYTES.get(str(args.dtype).lower(), 1)
+    if isinstance(args.grid, list) and [type(one) for one in args.grid] == [int] * 3:
+        return math.prod(args.grid)
+    return UNKNOWN
 
 
 def _leniently(text: bytes) -> _Event | None:
     """An event with NaN, control characters, broken UTF-8 or numbers as text; None where it is no object."""
-    found = _object(text)
-    if found is None:
+    try:
+        found = json.loads(text.decode("utf-8", errors="replace"), strict=False)
+    except (ValueError, RecursionError):
         return None
-    args = found.get("args")
+    given = found.get("args")
+    args: Mapping[str, Any] = given if isinstance(given, dict) else {}
     return _Event(
         ph=str(found.get("ph", "")),
         cat=str(found.get("cat", "")),
         name=str(found.get("name", "")),
         ts=_float(found.get("ts")),
         dur=_float(found.get("dur")),
-        pid=_text_or_number(found.get("pid")),
-        tid=_text_or_number(found.get("tid")),
-        args=msgspec.Raw(json.dumps(args).encode() if isinstance(args, dict) else b"{}"),
+        pid=found.get("pid"),
+        tid=found.get("tid"),
+        args=_Args(*(args.get(field.encode_name) for field in msgspec.structs.fields(_Args))),
     )
-
-
-def _object(text: bytes) -> dict[str, Any] | None:
-    try:
-        found = json.loads(text.decode("utf-8", errors="replace"), strict=False)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _may_matter(text: bytes) -> bool:
@@ -302,22 +280,20 @@ def _float(value: object) -> float:
         return math.nan
 
 
-def _integer(value: object) -> int | None:
-    number = _float(value)
-    return int(number) if math.isfinite(number) else None
+def _numbers(values: Iterable[object]) -> Int64:
+    """A column of whole numbers, UNKNOWN where there is none or no 64 bits hold it."""
+    plain = [value if type(value) is int else _number(value) for value in values]
+    try:
+        return np.array(plain, dtype=np.int64)
+    except OverflowError:
+        return np.array([_number(value) for value in plain], dtype=np.int64)
 
 
-def _text_or_number(value: object) -> int | str:
-    return value if isinstance(value, int | str) else ""
-
-
-def _number(value: int | str) -> int:
+def _number(value: object) -> int:
     """A process's, thread's or device's number; text (``stream 7``) gives the number in it."""
     if isinstance(value, str):
         digits = "".join(sign for sign in value if "0" <= sign <= "9")[:18]
         return int(digits) if digits else UNKNOWN
-    return _known(value)
-
-
-def _known(value: int) -> int:
-    return value if 0 <= value < 2**62 else UNKNOWN
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and 0 <= value < 2**62 else UNKNOWN
