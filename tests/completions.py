@@ -70,6 +70,7 @@ class Server:
     key: str | None = None
     warm: int = 0
     faults: list[Fault | None] = field(default_factory=list)
+    trial_faults: list[Fault] = field(default_factory=list)
     fault: Fault | None = None
     counts: Counts = field(default_factory=Counts)
     asked: list[dict[str, Any]] = field(default_factory=list)
@@ -156,7 +157,10 @@ class Handler(BaseHTTPRequestHandler):
         with server.lock:
             server.asked.append(body)
             trial = prompt_tokens(body) == 32 or len(server.load) <= server.warm
-            fault = None if trial else server.faults.pop(0) if server.faults else server.fault
+            if trial:
+                fault = server.trial_faults.pop(0) if server.trial_faults else None
+            else:
+                fault = server.faults.pop(0) if server.faults else server.fault
         options = body.get("stream_options") or {}
         ids = isinstance(body.get("prompt"), list)
         if (server.refuses & {*body, *options}) or (ids and "ids" in server.refuses):

@@ -19,7 +19,7 @@ from pytest_llmroof.analysis.phases import contradiction, find_phase, prefill_sh
 from pytest_llmroof.analysis.prompts import counted_prompt_steps, prompt_work
 from pytest_llmroof.analysis.residency import context_from_blocks
 from pytest_llmroof.analysis.sources import cannot
-from pytest_llmroof.analysis.steady import steady_decode
+from pytest_llmroof.analysis.steady import kept_full, steady_decode
 from pytest_llmroof.analysis.tokens import Tokens, count_tokens, lengths_are_representative, requests_at, tells_hits
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.roofline.deployment import Deployment
@@ -43,6 +43,8 @@ def gather(window: Window, deployment: Deployment, phase: Phase | None = None) -
     decode = _decode(window, tokens, paces, busy, deployment)
     if client is not None:
         decode = steady_decode(client, deployment) or client_decode(client, deployment)
+    elif decode is not None:
+        decode = kept_full(decode, window, deployment)
     if decode is not None:
         # Where decode steps are timed apart, no prefill is in their time.
         decode = with_decode_floors(decode, None if _timed_apart(window, decode) else prefill, deployment)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from pytest_llmroof.analysis.clientfacts import belongs
 from pytest_llmroof.analysis.facts import DecodeFacts
 from pytest_llmroof.analysis.thresholds import threshold
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.telemetry.client import Client, Request
+from pytest_llmroof.telemetry.window import Window
 
 Stretch = tuple[float, float]
 
@@ -61,6 +63,23 @@ def steady_decode(client: Client, deployment: Deployment) -> DecodeFacts | None:
     )
 
 
+def kept_full(decode: DecodeFacts, window: Window, deployment: Deployment) -> DecodeFacts:
+    """A server's decode step where the load was a client's that kept a known number of sequences decoding.
+
+    The server's own batch is a mean over ramp-up and ramp-down, too. Its interval then reaches to the number that was
+    kept, which is the value: outputs come from full steps nearly all. Nothing changes where fewer than half of them do.
+    """
+    client = window.client
+    if client is None or not client.batch or deployment.replicas != 1 or belongs(window) is not True:
+        return decode
+    steady = steady_decode(client, deployment)
+    if steady is None or not client.output_tokens or steady.steps * client.batch < client.output_tokens / 2:
+        return decode
+    batch = Bounded.spanning(client.batch, decode.batch.low, decode.batch.high)
+    basis = f"{decode.basis}, and the {client.batch:.0f} requests that the client kept decoding"
+    return replace(decode, batch=batch, basis=basis)
+
+
 def _basis(client: Client, tokens_per_step: float, held: float, seconds: float) -> str:
     step = "time per output token at the client" + (" times tokens per step" if tokens_per_step != 1 else "")
     if held != 1.0:
@@ -101,7 +120,8 @@ def _stretches(requests: Sequence[_Pieces], batch: int) -> Iterator[Stretch]:
 
 def _within(request: _Pieces, stretch: Stretch) -> tuple[float, float, float, float]:
     """Of a request in a stretch: seconds from its first to its last piece, tokens and pieces behind that first one,
-    and the sum of the contexts that those tokens were made with."""  # noqa: D209
+    and the sum of the contexts that those tokens were made with.
+    """
     start, end = stretch
     first: float | None = None
     last = before = tokens = contexts = 0.0

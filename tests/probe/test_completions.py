@@ -1,0 +1,226 @@
+"""One request at a time, against a server that misbehaves on purpose."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from completions import (
+    Fault,
+    Server,
+    cut_after,
+    endless,
+    failing,
+    moved_to,
+    silent,
+    streaming,
+    too_often,
+)
+
+from pytest_llmroof.probe.asking import Caller, Deadline, Failed
+from pytest_llmroof.probe.completion import Answer, Dialect, complete
+from pytest_llmroof.telemetry.endpoint import endpoint_of
+
+Serve = Callable[[Server], Server]
+IDS = [5_000 + number for number in range(64)]
+FULL = Dialect(ids=(1_000, 20_000))
+REPORTED = "the server reported an error within the stream"
+NO_STREAM = "not with a stream of events"
+
+
+def ask(server: Server, dialect: Dialect = FULL, tokens: int = 6, seconds: float = 30.0, **options: Any) -> Answer:
+    with Caller(endpoint_of(server.url, **options), Deadline.after(seconds)) as caller:
+        prompt = IDS if dialect.ids else "a b c"
+        return complete(caller, dialect, dialect.body(server.models[0], prompt, tokens), tokens)
+
+
+def refused(server: Server, fault: Fault, **options: Any) -> Failed:
+    server.fault = fault
+    failure = ask(server, **options).failure
+    assert failure is not None
+    return failure
+
+
+@pytest.fixture
+def server(serve: Serve) -> Server:
+    return serve(Server())
+
+
+def text(value: str, finish: str | None = None, **more: object) -> dict[str, Any]:
+    return {"choices": [{"text": value, "finish_reason": finish}], **more}
+
+
+def delta(finish: str | None = None, **held: object) -> dict[str, Any]:
+    return {"choices": [{"delta": held, "finish_reason": finish}]}
+
+
+def used(prompt: int, output: int) -> dict[str, Any]:
+    return {"usage": {"prompt_tokens": prompt, "completion_tokens": output}}
+
+
+def test_every_piece_has_its_time_and_its_tokens(server: Server) -> None:
+    answer = ask(server)
+    assert answer.failure is None
+    assert answer.tokens == [1] * 6
+    assert (answer.prompt_tokens, answer.output_tokens, answer.counted) == (64, 6, 6)
+    # It waits 5 ms before the first token and 2 ms before each other one: none can come earlier.
+    assert answer.times[0] >= 0.005
+    assert answer.times[-1] - answer.times[0] >= 5 * 0.002 - 0.001  # clocks of two threads
+    assert answer.times == sorted(answer.times)
+    (body,) = server.asked
+    assert body["prompt"] == IDS
+    assert {key: body[key] for key in ("max_tokens", "min_tokens", "ignore_eos", "temperature", "stream")} == {
+        "max_tokens": 6, "min_tokens": 6, "ignore_eos": True, "temperature": 0, "stream": True,
+    }  # fmt: skip
+    assert body["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
+
+
+def test_several_tokens_in_a_piece_are_told_by_the_running_count(server: Server) -> None:
+    server.tokens_per_piece = 4
+    answer = ask(server, tokens=10)
+    assert answer.tokens == [4, 4, 2]
+    assert answer.counted == 10
+
+
+def test_several_tokens_in_a_piece_are_told_by_their_ids(server: Server) -> None:
+    server.fault = streaming(
+        {"choices": [{"text": "ab", "token_ids": [1, 2]}]},
+        {"choices": [{"text": "", "token_ids": []}]},
+        {"choices": [{"text": "", "token_ids": [3, 4, 5], "finish_reason": "length"}]},
+    )
+    answer = ask(server)
+    assert (answer.failure, answer.tokens, answer.counted) == (None, [2, 3], 5)
+
+
+def test_without_running_counts_pieces_are_times_and_the_total_counts(server: Server) -> None:
+    server.continuous, server.tokens_per_piece = False, 3
+    answer = ask(server, tokens=9)
+    assert answer.tokens == [None, None, None]
+    assert answer.counted == 9
+    server.usage = False
+    answer = ask(server, tokens=9)
+    assert (answer.prompt_tokens, answer.output_tokens, answer.counted) == (None, None, 3)
+
+
+def test_the_role_is_no_token_and_reasoning_is(server: Server) -> None:
+    server.continuous, server.reasoning = False, 2
+    answer = ask(server, Dialect(api="chat"), tokens=5)
+    assert answer.failure is None
+    assert len(answer.times) == 5  # the chunk with the role came first, 5 ms before them
+    assert answer.times[0] >= 0.005
+    assert server.asked[0]["messages"] == [{"role": "user", "content": "a b c"}]
+
+
+def test_what_holds_output_and_what_does_not(server: Server) -> None:
+    server.fault = streaming(
+        delta(role="assistant", content=""),
+        delta(content=None, reasoning="hm"),
+        delta(),
+        {"choices": []},
+        delta(tool_calls=[{"function": {"arguments": "{"}}]),
+        delta(content="", reasoning_content="", tool_calls=[]),
+        delta("tool_calls", content="x"),
+        b"[DONE]",
+    )
+    answer = ask(server, Dialect(api="chat"))
+    assert (answer.failure, len(answer.times), answer.counted) == (None, 3, 3)
+
+
+def test_a_total_beside_the_last_piece_is_no_running_count(server: Server) -> None:
+    server.fault = streaming(text("a"), text("b"), text("", "stop", **used(64, 2)))
+    answer = ask(server)
+    assert (answer.failure, answer.tokens, answer.counted) == (None, [None, None], 2)
+
+
+def test_events_may_be_cut_anywhere_and_end_in_cr_lf(server: Server) -> None:
+    stream = b": hello\r\ndata: " + json.dumps(text("é")).encode() + b"\r\n\r\ndata: [DONE]\r\n\r\n"
+    server.fault = streaming(*(stream[place : place + 1] for place in range(len(stream))), raw=True)
+    assert ask(server).counted == 1
+
+
+def test_a_last_line_without_a_line_end_still_ends_the_stream(server: Server) -> None:
+    server.fault = streaming(b"data: " + json.dumps(text("a")).encode() + b"\n\ndata: [DONE]", raw=True)
+    assert ask(server).failure is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (cut_after(0), "the connection broke before the answer was complete at http://127.0.0.1:*/v1"),
+        (cut_after(3), "the connection broke before the answer was complete at http://127.0.0.1:*/v1"),
+        (streaming(text("a"), text("b")), "the stream was cut off before its end"),
+        (streaming(), "the stream ended before a token came"),
+        (streaming({"choices": []}, {"choices": []}, b"[DONE]"), "the stream held no token"),
+        (streaming(delta("stop", role="assistant", content="")), "the stream held no token"),
+        (streaming(text("a"), {"error": {"message": "sk-1", "code": 500}}), f"{REPORTED} (500)"),
+        (streaming(text("a"), {"error": "sk-1"}), REPORTED),
+        (streaming({"object": "error", "message": "sk-1", "code": 400}), f"{REPORTED} (400)"),
+        (streaming(text("a"), text("", "abort")), "the server ended the request without finishing it (abort or error)"),
+        (streaming(b"{nonsense"), "the stream held an event that is no JSON"),
+        (streaming(b"[1]"), "the stream held an event that is no JSON object"),
+        (streaming(b"[" * 100_000), "the stream held an event that is no JSON"),
+        (streaming(text("a"), content_type="application/json"), f"* answered with one JSON document, {NO_STREAM}"),
+        (streaming(text("a"), content_type="text/html"), f"* answered with HTML, {NO_STREAM}"),
+        (streaming(text("a"), content_type="image/png"), f"* answered with something else, {NO_STREAM}"),
+        (endless, "the stream went on far beyond the tokens that were asked for"),
+        (too_often(7), "* refused as it is asked too often (429)"),
+        (failing(500), "* failed (500)"),
+        (failing(503), "* is not ready (503)"),
+        (failing(400), "* refused the request (400)"),
+        (failing(418), "* answered with status 418"),
+    ],
+)  # fmt: skip
+def test_what_fails_says_why(server: Server, fault: Fault, reason: str) -> None:
+    failure = refused(server, fault)
+    head, _, tail = reason.partition("*")
+    assert failure.reason.startswith(head)
+    assert failure.reason.endswith(tail.rpartition("*")[2])
+    assert "sk-1" not in failure.reason
+
+
+def test_retry_after_is_kept_and_bounded(server: Server) -> None:
+    assert refused(server, too_often(7)).retry_after_seconds == 7
+    assert refused(server, too_often(10_000)).retry_after_seconds == 30
+
+
+def test_silence_ends_at_the_deadline(server: Server) -> None:
+    began = time.monotonic()
+    failure = refused(server, silent, seconds=0.3)
+    assert failure.reason == "the probe's time of 0.3 s was over"
+    assert time.monotonic() - began < 10
+
+
+@pytest.fixture
+def other(serve: Serve) -> Iterator[Server]:
+    return serve(Server())
+
+
+def test_a_redirect_to_another_host_is_not_followed(server: Server, other: Server) -> None:
+    failure = refused(server, moved_to(other.address), headers={"Authorization": "Bearer sk-secret"})
+    assert failure.reason == f"{server.url} redirects to another server, {other.url}/completions"
+    assert other.seen == []
+    assert "sk-secret" not in repr(failure)
+
+
+def test_a_redirect_within_the_server_is_followed_with_everything(server: Server) -> None:
+    server.key = "sk-secret"
+    server.faults = [moved_to("")]
+    answer = ask(server, headers={"Authorization": "Bearer sk-secret"})
+    assert answer.failure is None
+    assert [path for path, _ in server.seen] == ["/v1/completions"] * 2
+
+
+def test_a_server_that_is_gone_is_told_from_one_that_fails() -> None:
+    caller = Caller(endpoint_of("http://127.0.0.1:9/v1"), Deadline.after(5))
+    with caller, pytest.raises(Failed, match=r"connection refused at http://127\.0\.0\.1:9/v1"):
+        caller.json("models")
+
+
+def test_one_connection_serves_many_requests(server: Server) -> None:
+    with Caller(endpoint_of(server.url), Deadline.after(30)) as caller:
+        for _ in range(5):
+            assert complete(caller, FULL, FULL.body(server.models[0], IDS, 3), 3).failure is None
+        assert len(caller._watch._sockets) == 1
