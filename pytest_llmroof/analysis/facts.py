@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from pytest_llmroof.bounded import Bounded
@@ -102,6 +103,20 @@ class WindowFacts:
     prefill: PrefillFacts | None = None
     contradiction: str | None = None
     notes: tuple[str, ...] = ()
+
+    @cached_property
+    def loaded(self) -> tuple[tuple[float, float], ...] | None:
+        """Stretches (seconds of the window's clock) in which some replica had requests all the time; None: unknown."""
+        from pytest_llmroof.analysis.hardware_load import stretches
+
+        return stretches(self.window)
+
+    @cached_property
+    def loaded_everywhere(self) -> tuple[tuple[float, float], ...] | None:
+        """Stretches in which every replica had requests all the time; None where nothing tells of any."""
+        from pytest_llmroof.analysis.hardware_load import stretches
+
+        return stretches(self.window, of_every_replica=True)
 
     @property
     def idle(self) -> bool:

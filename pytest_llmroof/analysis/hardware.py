@@ -10,7 +10,8 @@ from typing import Final, Literal
 
 from pytest_llmroof.analysis.constants import counter_constant
 from pytest_llmroof.analysis.facts import WindowFacts
-from pytest_llmroof.analysis.hardware_load import Stretch, span, stretches
+from pytest_llmroof.analysis.hardware_load import Stretch, span
+from pytest_llmroof.analysis.thresholds import remedy
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.telemetry.hardware import Gpu, Hardware
 from pytest_llmroof.telemetry.window import Series
@@ -57,13 +58,16 @@ def read(facts: WindowFacts, gpu: Gpu, quantity: str, *, of_every_replica: bool 
     assert hardware is not None
     series = gpu.series.get(quantity)
     if quantity in gpu.unusable:
-        return Unread(f"{_name(gpu, quantity)} of {gpu.identity} cannot be used: {gpu.unusable[quantity]}")
+        return Unread(
+            f"{_name(gpu, quantity)} of {gpu.identity} cannot be used: {gpu.unusable[quantity]}",
+            remedy("profiling_fields") if quantity in PROFILED else None,
+        )
     if series is None or not series.times:
         return Unread(
-            f"{hardware.location or 'the counters'} hold no {described(quantity)}", hardware.missing.get(quantity)
+            f"no {described(quantity)} in {hardware.location or 'the counters'}", hardware.missing.get(quantity)
         )
     looks_back = averaging(hardware)
-    under_load = stretches(facts.window, of_every_replica=of_every_replica)
+    under_load = facts.loaded_everywhere if of_every_replica else facts.loaded
     alone = not facts.window.engines and facts.window.client is None
     if not alone and (not hardware.clocked or under_load is None):
         return Unread(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
@@ -98,5 +99,5 @@ def _joined(intervals: Iterable[Stretch]) -> list[Stretch]:
 
 def _value_at(series: Series, time: float) -> float:
     """The value of the last sample until then; 0 before the first."""
-    seen = [value for at, value in zip(series.times, series.values, strict=True) if at <= time]
-    return seen[-1] if seen else 0.0
+    index = bisect_right(series.times, time)
+    return series.values[index - 1] if index else 0.0

@@ -11,6 +11,7 @@ from pytest_llmroof.analysis.hardware import activity
 from pytest_llmroof.roofline.catalogue import accelerator_for_device
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.telemetry.hardware import Gpu, Hardware
+from pytest_llmroof.telemetry.window import Window
 from pytest_llmroof.units import grouped
 
 
@@ -94,6 +95,15 @@ def of_one_kind(gpus: Sequence[Gpu], deployment: Deployment) -> list[Gpu]:
 def at_work(gpu: Gpu) -> bool:
     """Whether a GPU did anything worth the name."""
     return activity(gpu) > counter_constant("busy")
+
+
+def devices_at_work(window: Window) -> tuple[str, ...]:
+    """The names of the window's devices; of several kinds those at work, where counters tell."""
+    names = tuple(dict.fromkeys(window.device_names))
+    if len(names) < 2 or window.hardware is None:
+        return names
+    busy = tuple(dict.fromkeys(gpu.device_name for gpu in window.hardware.gpus if gpu.device_name and at_work(gpu)))
+    return busy or names
 
 
 def degree_known(deployment: Deployment) -> bool:

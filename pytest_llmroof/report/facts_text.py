@@ -186,6 +186,45 @@ def step_time_row(window: Document, gate: Document) -> Row | None:
     return Row(_ATTRIBUTED[attributed["of"]], ", ".join(parts))
 
 
+#: What GPU counters are called beside each other, in this order.
+_COUNTERS: Final[Mapping[str, str]] = {
+    "hardware.idle": "idle",
+    "hardware.sm_active": "multiprocessors active",
+    "hardware.mbu": "memory interface active",
+    "hfu": "HFU",
+    "hardware.clock": "clock over that of the peak",
+}
+
+
+def counters_text(window: Document, gate: Document) -> str | None:
+    """What the GPUs' own counters say, and what nvidia-smi's utilization hides: it stands beside a real utilisation."""
+    measurements = window["measurements"]
+    shown = [
+        f"{name} {quantity(measurements[metric]['value'], 'fraction', 2)}"
+        for metric, name in _COUNTERS.items()
+        if metric in measurements
+    ]
+    utilised = measurements.get("hardware.utilization")
+    real = _real_utilisation(window, gate)
+    if utilised is not None and real is not None:
+        used = quantity(utilised["value"], "fraction", 2)
+        name, value = real
+        shown.insert(0, f"nvidia-smi says {used} while {name} is {value}: it counts time in which any kernel ran")
+    return "; ".join(filter(None, [shown[0], ", ".join(shown[1:])])) if shown else None
+
+
+def _real_utilisation(window: Document, gate: Document) -> tuple[str, str] | None:
+    """The utilisation to hold against nvidia-smi's: MFU of the gate's own time, else of the window's phase."""
+    of = gate["family"] if gate["family"] in ("decode", "prefill", "window") else None
+    phase = "prefill" if window["phase"] == "prefill" else "decode"
+    for family in filter(None, (of, phase, "window")):
+        found = window["measurements"].get(f"{family}.mfu")
+        if found is not None:
+            name = f"{family} MFU" if family != "window" else "the window's MFU"
+            return name, quantity(found["value"], "fraction")
+    return None
+
+
 def _named_shares(shares: list[dict[str, Any]]) -> tuple[dict[str, float], set[str]]:
     """Shares by their printed name, in the order of ``_STEP_NAMES``, and which of them are estimates."""
     order = list(dict.fromkeys(_STEP_NAMES.values()))

@@ -9,6 +9,7 @@ from pytest_llmroof.report.change_text import change_of, change_rows
 from pytest_llmroof.report.facts_text import (
     convention_text,
     counters_text,
+    counters_text,
     deployment_text,
     roofline_text,
     step_time_row,
@@ -56,6 +57,8 @@ def _rows(window: Document, gate: Document) -> Iterator[Row]:
     yield from _baseline_rows(gate)
     if measured and (step_time := step_time_row(window, gate)):
         yield step_time
+    if measured and (counters := counters_text(window, gate)):
+        yield Row("GPU counters", counters, rank=1)
     if measured and (counters := counters_text(window, gate)):
         yield Row("GPU counters", counters, rank=1)
     yield from (Row("note", one_line(note), rank=1) for note in window["notes"])

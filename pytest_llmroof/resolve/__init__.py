@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from pytest_llmroof.analysis.hardware_serving import devices_at_work
 from pytest_llmroof.errors import ConfigError, ConfigErrors, Position, UnknownModelError
 from pytest_llmroof.gates.document import Document
 from pytest_llmroof.gates.document import read as read_text
@@ -201,7 +202,7 @@ def _open(provenance: Mapping[str, Provenance], key: str) -> bool:
 
 
 def _device(window: Window, missing: dict[str, str], provenance: dict[str, Provenance]) -> Accelerator | None:
-    names = tuple(dict.fromkeys(window.device_names))
+    names = devices_at_work(window)
     found = accelerator_for_device(names[0]) if len(names) == 1 else None
     if found is not None:
         provenance["gpu"] = "telemetry"
