@@ -57,9 +57,9 @@ def length_seconds(spec: WindowSpec) -> float:
     """How long the windows of a duration take at most, with what may go wrong on the way."""
     timeouts = [float(str(source.options.get("timeout", 10.0))) for source in spec.telemetry if source.kind == "url"]
     waiting = spec.max_wait_seconds if spec.min_requests else 0.0
-    # Three scrapes decide over a window: the one that looks whether a server is there, the first and the last. A body
-    # that comes in drops may take up its time-out twice.
-    scrapes = 6.0 * max(timeouts, default=0.0)
+    # Three scrapes decide over a window: the one that looks whether a server is there, the first and the last. Each is
+    # tried again within its time-out, which the last try may take up once more, and a body in drops a little longer.
+    scrapes = 8.0 * max(timeouts, default=0.0)
     one = duration_seconds(spec) + waiting + scrapes
     return spec.warmup_seconds + spec.repeat * one + _SLACK_SECONDS
 

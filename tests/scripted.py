@@ -45,11 +45,15 @@ class Asked:
 
 @dataclass
 class Script:
-    """``answer`` gives what a request is answered with; ``asked`` holds every request so far."""
+    """``answer`` gives what a request is answered with; ``asked`` holds every request so far.
+
+    ``retry_after`` goes with every answer that is no success.
+    """
 
     url: str
     answer: Callable[[Asked], Answer]
     asked: list[Asked] = field(default_factory=list)
+    retry_after: str | None = None
 
 
 TOKENS = {"__name__": "vllm:generation_tokens_total", "instance": "a:8000", "model_name": "m", "engine": "0"}
@@ -85,6 +89,8 @@ def scripted() -> Iterator[Script]:
             self.send_response(status)
             if status in (301, 302):
                 self.send_header("Location", "https://login.invalid/sso?state=secret")
+            if status != 200 and found.retry_after is not None:
+                self.send_header("Retry-After", found.retry_after)
             self.send_header("Content-Type", content)
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()

@@ -26,6 +26,7 @@ from pytest_llmroof import __version__
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.bodies import MAXIMUM_BYTES, decoded, records_of, text_of
 from pytest_llmroof.telemetry.endpoint import Endpoint, shown_url
+from pytest_llmroof.telemetry.patience import PASSING, Unavailable, retry_after
 
 #: The process under test may patch these while its load runs (``responses`` and the like): a scrape must not see it.
 _SEND: Final = HTTPAdapter.send
@@ -49,12 +50,10 @@ _STATUS: Final[dict[int, tuple[str, str | None]]] = {
     404: ("has no such page (404)", "engines serve metrics at /metrics; SGLang needs --enable-metrics"),
     429: ("refuses as it is asked too often (429)", "use a longer interval"),
     501: ("does not serve metrics (501)", "start llama.cpp's server with --metrics"),
+    502: ("has nothing behind its gateway (502)", "is the server running?"),
     503: ("is not ready (503)", "wait until the server's health check passes"),
+    504: ("took too long for its gateway (504)", "look at the server's load"),
 }
-
-
-class Unavailable(SourceError):
-    """A request that failed, where the same one may succeed a moment later."""
 
 
 class NoSuchPage(SourceError):
@@ -215,7 +214,7 @@ def fetch(endpoint: Endpoint) -> bytes:
             session.mount(endpoint.url.partition(":")[0] + "://", Adapter(endpoint))
             with _answer(session, endpoint) as response:
                 if response.status_code != 200:
-                    raise _status_error(endpoint, response.status_code)
+                    raise _status_error(endpoint, response.status_code, retry_after(response.headers))
                 body = _body(endpoint, response, deadline)
     except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
         if watch.expired:
@@ -295,14 +294,16 @@ def _unsendable(endpoint: Endpoint) -> SourceError:
     return SourceError(f"a header or token holds characters that HTTP does not allow, for {endpoint.shown}")
 
 
-def _status_error(endpoint: Endpoint, status: int) -> SourceError:
+def _status_error(endpoint: Endpoint, status: int, after_seconds: float | None) -> SourceError:
     problem, remedy = _STATUS.get(
         status, (f"failed ({status})" if status >= 500 else f"answered with status {status}", None)
     )
-    kind: type[SourceError] = Unavailable if status == 429 or (status >= 500 and status != 501) else SourceError
+    said = f"{endpoint.shown} {problem}"
     if status in (404, 405, 501):
-        kind = NoSuchPage
-    return kind(f"{endpoint.shown} {problem}", remedy)
+        return NoSuchPage(said, remedy)
+    if status in PASSING or status >= 500:
+        return Unavailable(said, remedy, passing=status in PASSING, after_seconds=after_seconds)
+    return SourceError(said, remedy)
 
 
 def transport_error(endpoint: Endpoint, error: Exception) -> SourceError:
@@ -328,7 +329,8 @@ def transport_error(endpoint: Endpoint, error: Exception) -> SourceError:
     if is_a(requests.ConnectTimeout):
         return SourceError(f"no connection within {timeout} {where}", "is the host reachable from here?")
     if is_a(requests.ReadTimeout, urllib3.exceptions.ReadTimeoutError, TimeoutError):
-        return SourceError(f"no answer within {timeout} {where}", "give a longer timeout, or look at the server's load")
+        remedy = "give a longer timeout, or look at the server's load"
+        return Unavailable(f"no answer within {timeout} {where}", remedy, timed_out=True)
     if any(isinstance(cause, OSError) and cause.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH) for cause in causes):
         return SourceError(f"the host can't be reached {where}", "is there a route from here to it?")
     if is_a(urllib3.exceptions.DecodeError, requests.exceptions.ContentDecodingError):

@@ -24,11 +24,16 @@ from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.endpoint import Endpoint, shown_url
 from pytest_llmroof.telemetry.fetching import Adapter, authentication, transport_error
 from pytest_llmroof.telemetry.garbage import without_collections
+from pytest_llmroof.telemetry.patience import PASSING, Unavailable, pause_before, retry_after
 
 #: More than any answer that is read here, and less than what fills a machine's memory.
 MAXIMUM_BYTES: Final = 1 << 30
 _CHUNK: Final = 1 << 20
 _JSON: Final = frozenset("{[")
+
+#: The test in this process may patch the clock.
+_monotonic = time.monotonic
+_sleep = time.sleep
 
 _ADDRESS: Final = "name the address before /api/v1, with the path that stands in front of it"
 #: What a status means where the server itself says nothing, and what to do.
@@ -44,6 +49,10 @@ _STATUS: Final[Mapping[int, tuple[str, str | None]]] = {
     503: ("is not ready, or took too long (503)", "wait until it is, or narrow `selector` or `duration`"),
     504: ("took too long for its gateway (504)", "narrow `selector` or `duration`, or raise the gateway's limit"),
 }
+
+
+class TimedOut(SourceError):
+    """The server gave up on a query, and would again."""
 
 
 class TooMany(SourceError):
@@ -104,26 +113,41 @@ class PrometheusApi:
         return {"timeout": f"{max(1, round(self.endpoint.timeout_seconds))}s"}
 
     def _ask(self, path: str, given: Mapping[str, str], method: str | None = None) -> Any:
-        """The ``data`` of the answer."""
-        method = method or self._method
-        status, body = self._answer(path, given, method)
+        """The ``data`` of the answer. What may pass is asked again, as long as the time-out allows."""
+        start, tries = _monotonic(), 0
+        while True:
+            tries += 1
+            try:
+                return self._asked_once(path, given, method or self._method, start + self.endpoint.timeout_seconds)
+            except Unavailable as error:
+                pause = pause_before(error, tries, _monotonic() - start, self.endpoint.timeout_seconds)
+                if pause is None:
+                    raise
+            _sleep(pause)
+
+    def _asked_once(self, path: str, given: Mapping[str, str], method: str, deadline: float) -> Any:
+        status, after, body = self._answer(path, given, method, deadline)
         if status in (405, 501) and method == "POST":  # a proxy that lets reading pass only
             self._method = "GET"
-            status, body = self._answer(path, given, "GET")
+            status, after, body = self._answer(path, given, "GET", deadline)
         text = body.decode("utf-8", errors="replace").lstrip("\ufeff \t\r\n")
         answer = _parsed(text)
         if isinstance(answer, dict) and answer.get("status") == "error":
-            raise self._refused(status, str(answer.get("errorType", "")), str(answer.get("error", "")))
+            error = self._refused(status, str(answer.get("errorType", "")), str(answer.get("error", "")))
+            raise _passing(error, after) if status in PASSING else error
         if status != 200:
-            raise self._status_error(status, text)
+            error = self._status_error(status, text)
+            raise _passing(error, after) if status in PASSING else error
         if not isinstance(answer, dict) or answer.get("status") != "success" or "data" not in answer:
             raise self._no_answer(text)
         self._keep_warnings(answer)
         return answer["data"]
 
-    def _answer(self, path: str, given: Mapping[str, str], method: str) -> tuple[int, bytes]:
+    def _answer(
+        self, path: str, given: Mapping[str, str], method: str, deadline: float
+    ) -> tuple[int, float | None, bytes]:
+        """Status, the seconds that it asks to wait before the next try, and body."""
         self.asked += 1
-        deadline = time.monotonic() + self.endpoint.timeout_seconds
         headers = {"User-Agent": f"pytest-llmroof/{__version__}", "Accept": "application/json"}
         headers |= {name: text for name, text in self.endpoint.headers.items() if name.lower() != "authorization"}
         fields = [*self.parameters, *given.items()]
@@ -131,13 +155,13 @@ class PrometheusApi:
             with self._session.request(
                 method, f"{self.endpoint.url}/api/v1/{path}", headers=headers, auth=authentication(self.endpoint),
                 params=fields if method == "GET" else None, data=fields if method == "POST" else None,
-                timeout=self.endpoint.timeout_seconds, verify=self.endpoint.verify, cert=self.endpoint.cert,
+                timeout=max(0.001, deadline - _monotonic()), verify=self.endpoint.verify, cert=self.endpoint.cert,
                 stream=True, allow_redirects=False,
             ) as response:  # fmt: skip
                 if response.is_redirect:
                     target = shown_url(response.headers["Location"])
                     raise SourceError(f"{self.endpoint.shown} redirects to {target}", "name the address that answers")
-                return response.status_code, self._body(response, deadline)
+                return response.status_code, retry_after(response.headers), self._body(response, deadline)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise transport_error(self.endpoint, error) from None
 
@@ -149,7 +173,7 @@ class PrometheusApi:
                 raise TooMany(
                     f"{self.endpoint.shown} answered more than {MAXIMUM_BYTES >> 20} MiB", "narrow `selector`"
                 )
-            if time.monotonic() > deadline:
+            if _monotonic() > deadline:
                 seconds = f"{self.endpoint.timeout_seconds:g} s"
                 raise SourceError(
                     f"{self.endpoint.shown} did not finish its answer within {seconds}",
@@ -165,7 +189,7 @@ class PrometheusApi:
         if any(phrase in lowered for phrase in load("prometheus.yaml")["too_many"]):
             return TooMany(f"{where} would have to read more than it allows: {said}", "narrow `selector` or `duration`")
         if kind in ("timeout", "canceled") or "timed out" in lowered or "deadline exceeded" in lowered:
-            return SourceError(
+            return TimedOut(
                 f"{where}: the query timed out ({said})",
                 "narrow `selector` or `duration`, or raise the server's limit",
             )
@@ -237,6 +261,13 @@ class PrometheusApi:
                 values.append("")
         for value in values:
             yield from (part for part in (value, *value.split()) if len(part) > 3)
+
+
+def _passing(error: SourceError, after_seconds: float | None) -> SourceError:
+    """The error as one that may pass; what the server would do again is none."""
+    if isinstance(error, TooMany | TimedOut):
+        return error
+    return Unavailable(error.reason, error.remedy, passing=True, after_seconds=after_seconds)
 
 
 def _parsed(text: str) -> Any:

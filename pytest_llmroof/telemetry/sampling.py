@@ -12,7 +12,8 @@ from typing import Final
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.endpoint import Endpoint
-from pytest_llmroof.telemetry.fetching import Unavailable, fetch
+from pytest_llmroof.telemetry.fetching import fetch
+from pytest_llmroof.telemetry.patience import Unavailable, pause_before
 from pytest_llmroof.telemetry.recording import Page
 
 #: The load may patch these in the process under test, and the sampler must not see it.
@@ -20,8 +21,8 @@ _monotonic = time.monotonic
 _time = time.time
 _sleep = time.sleep
 
-#: How long to wait before asking again where the one scrape matters, in seconds.
-_AGAIN_AFTER: Final = (0.2, 0.5)
+#: How long to wait before asking once more a server that took up the whole time-out, in seconds.
+_AFTER_A_TIMEOUT: Final = 0.2
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,8 @@ class Sampler:
     def scrape(self) -> list[Page | Failure]:
         """Every endpoint at the same time, in their order; nothing is handed to ``receive``.
 
-        A refused or broken connection and a server's own error are tried again, twice: a window hangs on these scrapes.
+        A window hangs on these scrapes: what may pass is tried again within the time-out, and a server that did not
+        answer in time is asked once more.
         """
         with ThreadPoolExecutor(len(self.endpoints), "llmroof-scrape") as threads:
             return list(threads.map(self._insist, self.endpoints))
@@ -96,11 +98,16 @@ class Sampler:
             due += self._interval * max(1, math.ceil((_monotonic() - due) / self._interval))
 
     def _insist(self, endpoint: Endpoint) -> Page | Failure:
+        start, tries = _monotonic(), 1
         scraped = self._scrape(endpoint)
-        for seconds in _AGAIN_AFTER:
-            if isinstance(scraped, Page) or not isinstance(scraped.error, Unavailable):
+        while isinstance(scraped, Failure):
+            pause = pause_before(scraped.error, tries, _monotonic() - start, endpoint.timeout_seconds)
+            if pause is None and tries == 1 and isinstance(scraped.error, Unavailable) and scraped.error.timed_out:
+                pause = _AFTER_A_TIMEOUT
+            if pause is None:
                 break
-            _sleep(seconds)
+            _sleep(pause)
+            tries += 1
             scraped = self._scrape(endpoint)
         return scraped
 

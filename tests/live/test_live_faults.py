@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
@@ -204,3 +205,57 @@ def test_a_full_disk_is_no_data(project: Any, server: Exporter, monkeypatch: pyt
     run = project.run()
     assert run.verdicts == ["no data", "no data"]
     assert run.one_line.count("the recording can't be written: No space left on device") >= 2
+
+
+def _reset(handler: BaseHTTPRequestHandler) -> None:
+    """Hang up as a server does whose process died: the client sees a reset."""
+    linger = struct.pack("ii", 1, 0)
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    handler.connection.close()
+
+
+PASSING: dict[str, Callable[[BaseHTTPRequestHandler], None]] = {
+    "reset": _reset,
+    "502": always(b"", 502),
+    "503": always(b"", 503),
+    "504": always(b"", 504),
+    "429": always(b"", 429, Retry_After="1"),
+    "silent": lambda handler: time.sleep(1.2),
+}
+
+
+@pytest.mark.parametrize("fault", PASSING)
+def test_first_and_last_scrape_are_tried_again(project: Any, server: Exporter, fault: str) -> None:
+    """The first scrape fails once, as does the last: no other is taken in a window shorter than the interval."""
+    failed: list[int] = []
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        if server.count() in (1, 3):
+            failed.append(server.count())
+            PASSING[fault](handler)
+        else:
+            respond(handler, server.process.page())
+
+    server.answer = answer
+    url = f"{{url: '{server.url}', timeout: {'1s' if fault == 'silent' else '10s'}}}"
+    project.gates(gates(url, "0.5s").replace("0.05s", "30s"))
+    run = project.run()
+    assert run.verdicts == ["pass"]
+    assert failed == [1, 3]
+    assert server.count() == 4
+
+
+def test_a_server_that_asks_to_wait_longer_than_the_time_out(project: Any, server: Exporter) -> None:
+    server.answer = always(b"", 429, Retry_After="60")
+    project.gates(gates(f"{{url: '{server.url}', timeout: 2s}}"))
+    run = project.run()
+    assert run.reason("llmroof.yaml::decode") .startswith(f"{server.url} refuses as it is asked too often (429)")
+    assert server.count() == 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404])
+def test_what_will_not_change_is_asked_once(project: Any, server: Exporter, status: int) -> None:
+    server.answer = always(b"", status, Retry_After="0")
+    project.gates(gates(server.url))
+    assert project.run().verdicts == ["no data"]
+    assert server.count() == 1
