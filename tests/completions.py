@@ -55,6 +55,8 @@ class Server:
     longest: int | None = 32_768
     #: Fields that it refuses with 400; ``ids``: prompts of token ids.
     refuses: frozenset[str] = frozenset()
+    #: Token ids from here on are beyond its vocabulary: it refuses them as vLLM does, within a stream that began.
+    vocabulary: int = 200_000
     apis: tuple[str, ...] = ("completions", "chat")
     metrics: bool = True
     tokenizes: bool = True
@@ -165,6 +167,8 @@ class Handler(BaseHTTPRequestHandler):
         ids = isinstance(body.get("prompt"), list)
         if (server.refuses & {*body, *options}) or (ids and "ids" in server.refuses):
             self.problem(400)
+        elif ids and max(body["prompt"]) >= server.vocabulary:
+            streaming({"error": {"message": "Token id is out of vocabulary", "code": 400}}, b"[DONE]")(self, body)
         elif fault is not None:
             fault(self, body)
         else:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from pytest_llmroof.analysis.clientfacts import belongs
 from pytest_llmroof.analysis.constants import threshold
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.telemetry.window import Engine
@@ -67,6 +68,9 @@ def idleness(facts: WindowFacts) -> Idleness | None:
 
     Busy time counts by its high end: two scrapes around an idle stretch do not tell how long it was.
     """
+    if belongs(facts.window):
+        # A benchmark's rates are over its own time: what the window held before and after it is nobody's.
+        return _idle_by_samples(facts, within_load=True)
     found = [one for one in (_idle_by_busy_time(facts), _idle_by_samples(facts)) if one is not None]
     return max(found, key=lambda one: one.share, default=None)
 
@@ -128,8 +132,8 @@ def _idle_by_busy_time(facts: WindowFacts) -> Idleness | None:
     return Idleness(share, statement, facts.busy.basis)
 
 
-def _idle_by_samples(facts: WindowFacts) -> Idleness | None:
-    """Samples in which no engine had a request."""
+def _idle_by_samples(facts: WindowFacts, within_load: bool = False) -> Idleness | None:
+    """Samples in which no engine had a request; ``within_load``: between the first and the last that had one."""
     load: dict[float, float] = {}
     for engine in facts.window.engines:
         for gauge in ("running", "waiting"):
@@ -137,6 +141,9 @@ def _idle_by_samples(facts: WindowFacts) -> Idleness | None:
                 load[time] = load.get(time, 0.0) + value
     # The first and the last sample frame the load and are expected to be idle.
     inside = [load[time] for time in sorted(load)][1:-1]
+    if within_load:
+        loaded = [number for number, value in enumerate(inside) if value]
+        inside = inside[loaded[0] : loaded[-1] + 1] if loaded else []
     if len(inside) < threshold("idle_samples"):
         return None
     idle = sum(1 for value in inside if value == 0)

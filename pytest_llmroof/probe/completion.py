@@ -202,8 +202,10 @@ def _reported(event: Mapping[str, Any]) -> Failed:
     """An error inside a stream that began well; of what it says only the number is repeated."""
     error = event.get("error")
     code = error.get("code") if isinstance(error, dict) else event.get("code")
-    number = f" ({code})" if isinstance(code, int) and 100 <= code <= 599 else ""
-    return Failed(f"the server reported an error within the stream{number}", "look at the server's log")
+    status = code if isinstance(code, int) and 100 <= code <= 599 else None
+    number = f" ({status})" if status else ""
+    # Some servers refuse a request this way, whose stream had begun by then (vLLM: token ids beyond its vocabulary).
+    return Failed(f"the server reported an error within the stream{number}", "look at the server's log", status=status)
 
 
 def _usage(event: Mapping[str, Any]) -> dict[str, int]:

@@ -83,6 +83,9 @@ def _cause(diagnosis: Diagnosis, attribution: Attribution | None, of_time: bool)
     of_step = diagnosis.of == "decode" or (attribution is not None and attribution.of == "decode step")
     if diagnosis.scenario == "B" and diagnosis.of in ("decode", "window") and of_step:
         return phrases["interleaved"]
+    if diagnosis.scenario == "B" and diagnosis.of == "ttft" and diagnosis.confidence == "low":
+        # How near the roof the prompts are computed is not known: that arithmetic fills the time would be a guess.
+        return phrases["computed"]
     template = phrases.get(diagnosis.scenario, phrases["several"])
     if "{share}" not in template:
         return template

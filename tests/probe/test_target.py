@@ -70,6 +70,15 @@ def test_without_token_ids_prompts_are_text(serve: Serve) -> None:
     assert target.notes == ("prompts are text that was measured, as the server takes no token ids",)
 
 
+@pytest.mark.parametrize(("vocabulary", "ids"), [(1_024, (300, 900)), (256, (10, 250)), (8, None)])
+def test_token_ids_beyond_the_vocabulary_are_refused_within_the_stream(
+    serve: Serve, vocabulary: int, ids: tuple[int, int] | None
+) -> None:
+    # A real vLLM 0.32.0 answers 200, and then with an error in place of tokens.
+    target = find(serve(Server(vocabulary=vocabulary)))
+    assert (target.dialect.ids, target.dialect.extras) == (ids, frozenset(EXTRAS))
+
+
 def test_numbers_that_are_read_as_something_else_are_no_token_ids(serve: Serve) -> None:
     # It counts 72 tokens where 32 were sent: 40 more than any tokenizer adds.
     target = find(serve(Server(extra_prompt_tokens=40)))
