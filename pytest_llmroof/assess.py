@@ -12,14 +12,14 @@ from pytest_llmroof.analysis.attribute import attribute
 from pytest_llmroof.analysis.attribution import Attribution
 from pytest_llmroof.analysis.diagnose import diagnose
 from pytest_llmroof.analysis.diagnosis import Diagnosis
-from pytest_llmroof.analysis.engine_evidence import observed_by_engine
 from pytest_llmroof.analysis.facts import Phase, WindowFacts
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.hardwaremetrics import HARDWARE, each_gpu, each_replica
 from pytest_llmroof.analysis.measure import measure
-from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome, Outcomes
+from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData, Outcome, Outcomes
 from pytest_llmroof.analysis.metrics import Family
 from pytest_llmroof.analysis.observed import Observed
+from pytest_llmroof.analysis.observing import observe
 from pytest_llmroof.analysis.thresholds import remedy
 from pytest_llmroof.asked import ask, asks
 from pytest_llmroof.baseline.limits import baseline_of, identity_of
@@ -157,7 +157,7 @@ def _reasons(facts: WindowFacts, outcomes: Outcomes, tpot_limit_seconds: float |
 
     @cache
     def observed() -> Observed | None:
-        return observed_by_engine(facts)
+        return observe(facts)
 
     @cache
     def attribution() -> Attribution | None:
@@ -255,9 +255,11 @@ def _judge(gate: Gate, measured: Measured, spec: WindowSpec, judge_on: JudgeOn) 
     return _worst(gate, _each_engine(gate, measured, spec), judge_on, "replicas")
 
 
-def _worst(gate: Gate, each: list[tuple[str, Outcome]] | NoData, judge_on: JudgeOn, of: str) -> Verdict:
+def _worst(
+    gate: Gate, each: list[tuple[str, Outcome]] | NoData | Impossible, judge_on: JudgeOn, of: str
+) -> Verdict:  # fmt: skip
     """The verdict of the replica or GPU that does worst, which it names."""
-    if isinstance(each, NoData):
+    if isinstance(each, NoData | Impossible):
         return judge_on(gate, each)
     verdicts = [(name, judge_on(gate, outcome)) for name, outcome in each]
     name, verdict = min(verdicts, key=lambda pair: _worse(gate, pair[1]))

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from pytest_llmroof.analysis.busytime import is_bound
+from pytest_llmroof.analysis.consistency import contradictions
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.hardware import Reading, Unread, averaging, described, read, silent
 from pytest_llmroof.analysis.hardware_serving import Serving, by_host, serving
-from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome
+from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData, Outcome
 from pytest_llmroof.analysis.thresholds import remedy
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.data import load
@@ -54,7 +55,7 @@ def hardware_metric(facts: WindowFacts, metric: str) -> Outcome:
     return _over(facts, metric, found)
 
 
-def each_gpu(facts: WindowFacts, metric: str) -> list[tuple[str, Outcome]] | NoData:
+def each_gpu(facts: WindowFacts, metric: str) -> list[tuple[str, Outcome]] | NoData | Impossible:
     """The metric of each GPU that serves, by what messages call it; no data where nothing tells of single GPUs."""
     if metric not in _KINDS:
         return NoData(
@@ -68,6 +69,8 @@ def each_gpu(facts: WindowFacts, metric: str) -> list[tuple[str, Outcome]] | NoD
             "would tell"
         )
         return NoData(metric, reason, remedy("gpu_counters"))
+    if (impossible := _contradicted(facts, metric)) is not None:
+        return impossible
     found = serving(facts)
     if not found.gpus:
         return _unknown(metric, found)
@@ -80,10 +83,12 @@ def each_gpu(facts: WindowFacts, metric: str) -> list[tuple[str, Outcome]] | NoD
     return [(gpu.identity, _over(facts, metric, Serving((gpu,), 1))) for gpu in found.gpus]
 
 
-def each_replica(facts: WindowFacts, metric: str) -> list[tuple[str, Outcome]] | NoData:
+def each_replica(facts: WindowFacts, metric: str) -> list[tuple[str, Outcome]] | NoData | Impossible:
     """The metric of each replica's GPUs, where pods or hosts tell whose they are."""
     if facts.window.hardware is None:
         return _no_counters(metric)
+    if (impossible := _contradicted(facts, metric)) is not None:
+        return impossible
     found, replicas = serving(facts), facts.deployment.replicas
     if not found.gpus:
         return _unknown(metric, found)
@@ -102,6 +107,12 @@ def each_replica(facts: WindowFacts, metric: str) -> list[tuple[str, Outcome]] |
         "its own",
         "have the DCGM exporter add pods (DCGM_EXPORTER_KUBERNETES=true), or gate each GPU (`per: gpu`)",
     )
+
+
+def _contradicted(facts: WindowFacts, metric: str) -> Impossible | None:
+    """What spoils the metric of every GPU."""
+    spoilt = (found for found in contradictions(facts) if found.spoils(metric, physics=False))
+    return next((Impossible(metric, found.reason, found.check, found.implied) for found in spoilt), None)
 
 
 def _over(facts: WindowFacts, metric: str, found: Serving) -> Outcome:

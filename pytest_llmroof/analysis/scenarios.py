@@ -9,8 +9,8 @@ from typing import Final
 
 from pytest_llmroof.data import load
 
-#: The instrument whose figures this package reads.
-RECORDER: Final = "recorder"
+#: The instruments whose figures this package reads.
+READ_HERE: Final = ("recorder", "dcgm")
 LETTERS: Final = ("A", "B", "C", "D", "E", "F", "G")
 
 
@@ -90,7 +90,7 @@ def missing(letters: Iterable[str], have: Iterable[str] = ()) -> tuple[str, ...]
     lines = []
     for instrument in order:
         what, command = _listed(shown[instrument]), data["instruments"][instrument]
-        lines.append(f"{what}: {command}" if instrument == RECORDER else f"{look.format(what=what)} {command}")
+        lines.append(f"{what}: {command}" if instrument in READ_HERE else f"{look.format(what=what)} {command}")
     return tuple(lines)
 
 

@@ -10,6 +10,7 @@ from made_windows import deployment, engine, figures, moving, window
 
 from pytest_llmroof.analysis.devices import boost_clock, mapping
 from pytest_llmroof.analysis.gather import gather
+from pytest_llmroof.analysis.hardwaremetrics import each_gpu, each_replica
 from pytest_llmroof.analysis.measure import measure
 from pytest_llmroof.analysis.measurement import Impossible, Measurement, Outcome
 from pytest_llmroof.roofline.catalogue import accelerator, accelerator_from_mapping
@@ -96,6 +97,14 @@ def test_another_device_is_impossible() -> None:
     for metric, kind in (("hfu", Impossible), ("hardware.clock", Impossible), ("hardware.mbu", Measurement)):
         other = gpu(0, device="NVIDIA A100-SXM4-80GB", gr_engine=0.9, tensor=0.5, dram=0.5, sm_clock_hertz=1.41e9)
         assert isinstance(of(metric, deployment(model="llama-3.1-8b"), other), kind)
+
+
+def test_each_gpu_of_another_device_is_impossible_too() -> None:
+    other = gpu(0, device="NVIDIA A100-SXM4-80GB", gr_engine=0.9, tensor=0.5, dram=0.5, sm_clock_hertz=1.41e9)
+    facts = gather(watched(decoded(), other), deployment(model="llama-3.1-8b"))
+    assert isinstance(each_gpu(facts, "hfu"), Impossible)
+    assert isinstance(each_replica(facts, "hardware.clock"), Impossible)
+    assert isinstance(each_gpu(facts, "hardware.mbu"), list)
 
 
 def test_a_host_with_another_kind_beside_is_sound() -> None:
