@@ -31,6 +31,7 @@ from pytest_llmroof.probe.completion import Answer
 from pytest_llmroof.probe.load import Load
 from pytest_llmroof.probe.plan import Plan
 from pytest_llmroof.probe.target import Target
+from pytest_llmroof.units import format_quantity
 
 SCHEMA: Final = "llmroof.probe/1"
 NAME: Final = "probe.json"
@@ -126,7 +127,7 @@ def _notes(plan: Plan, load: Load, good: list[Answer], failures: Counter[str]) -
     longest = max((answer.wait_seconds for answer in good), default=0.0)
     first = min((answer.times[0] for answer in good if answer.times), default=0.0)
     if longest > _WAIT * first and longest > 0.001:
-        held = f"{longest * 1e3:.1f} ms"
+        held = format_quantity(longest, "seconds")
         yield f"the client held requests back for up to {held}, which is in no latency (TTFT counts from sending)"
 
 

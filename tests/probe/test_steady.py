@@ -1,0 +1,196 @@
+"""The decode step from a client's pieces, and a probe's result file read back: all by hand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from benchmark_files import found, measured, missing, window_of
+from hand_facts import H100_BANDWIDTH, llama_8b
+
+from pytest_llmroof.analysis.steady import steady_decode
+from pytest_llmroof.probe.asking import Failed
+from pytest_llmroof.probe.completion import Answer, Dialect
+from pytest_llmroof.probe.document import probe_document, write_document
+from pytest_llmroof.probe.load import Load
+from pytest_llmroof.probe.plan import Plan, decode_plan, prefill_plan
+from pytest_llmroof.probe.target import Target
+from pytest_llmroof.telemetry.client import Client
+
+#: Llama 3.1 8B in bf16 without the input embedding: 2 x (8 030 261 248 - 128 256 x 4 096) bytes.
+WEIGHTS = 2 * (8_030_261_248 - 525_336_576)
+KV = 131_072
+TARGET = Target("meta-llama/Llama-3.1-8B-Instruct", Dialect(ids=(1_000, 20_000)))
+
+
+def answer(sent: float, times: list[float], tokens: list[int | None] | None = None, **changes: object) -> Answer:
+    """Pieces at these times on the load's clock, by default one token each."""
+    held = tokens or [1] * len(times)
+    whole = Answer(
+        sent, [time - sent for time in times], held, prompt_tokens=100, output_tokens=sum(count or 1 for count in held)
+    )
+    return replace(whole, **changes)  # type: ignore[arg-type]
+
+
+def written(folder: Path, plan: Plan, *answers: Answer, seconds: float = 2.0, cpu_share: float = 0.1) -> Path:
+    load = Load(answers, 1_764_417_600.25, 0.0, seconds, cpu_share)
+    write_document(folder, probe_document(plan, TARGET, load, "http://localhost:8000/v1"))
+    return folder / "probe.json"
+
+
+def client(path: Path) -> Client:
+    found = window_of(path).client
+    assert found is not None
+    return found
+
+
+DECODE = replace(decode_plan(2, 100, 11, 1), output_tokens=11)
+#: A decodes alone first, B alone last, and that faster: one token every 10 ms, and every 5 ms.
+A = answer(0.0, [1.0 + 0.01 * step for step in range(11)])
+B = answer(0.0, [*(1.031 + 0.01 * step for step in range(7)), *(1.101 + 0.005 * step for step in range(4))])
+
+
+def test_only_where_all_decode_counts(tmp_path: Path) -> None:
+    """Both decode from 1.031 s (B's first piece) to 1.1 s (A's last): A's pieces at 1.04 .. 1.1, B's at 1.031 .. 1.091.
+
+    Of each that is six tokens in 0.06 s behind the first one. A's are its tokens 6 to 11, made behind 100 + 5 to
+    100 + 10 others, mean 107.5; B's are 2 to 7, behind 101 to 106, mean 103.5.
+    """
+    decode = steady_decode(client(written(tmp_path, DECODE, A, B)), llama_8b())
+    assert decode is not None
+    assert decode.step_seconds.value == pytest.approx(0.01)
+    assert decode.step_seconds.exact
+    assert (decode.batch.value, decode.batch.exact) == (2.0, True)
+    assert decode.context is not None
+    assert decode.context.value == pytest.approx(105.5)
+    assert decode.steps == pytest.approx(6)
+
+
+def test_bandwidth_utilisation_without_any_server(tmp_path: Path) -> None:
+    """(weights + 2 x 105.5 x 131 072 B) / (3.35 TB/s x 10 ms) = 15.037 GB / 33.5 GB = 44.9 %."""
+    outcomes = measured(written(tmp_path, DECODE, A, B), of=llama_8b())
+    mbu = found(outcomes, "decode.mbu")
+    assert mbu.value == pytest.approx((WEIGHTS + 2 * 105.5 * KV) / (H100_BANDWIDTH * 0.01), rel=1e-3)
+    assert mbu.value == pytest.approx(0.449, abs=0.001)
+    assert "the 2 requests that the client kept decoding, over the 0.07 s in which all did" in mbu.method
+
+
+def test_pieces_of_several_tokens_are_one_step_at_the_least(tmp_path: Path) -> None:
+    """Pieces of two tokens every 20 ms: a step took 10 ms where each made one of them, 20 ms where it made both."""
+    twice: list[int | None] = [1, *[2] * 5]
+    pieces = answer(0.0, [1.0 + 0.02 * step for step in range(6)], twice)
+    decode = steady_decode(client(written(tmp_path, replace(DECODE, concurrency=1), pieces)), llama_8b())
+    assert decode is not None
+    assert (decode.step_seconds.value, decode.step_seconds.low, decode.step_seconds.high) == pytest.approx(
+        (0.02, 0.01, 0.02)
+    )
+    # Ten tokens behind 101 to 110 others.
+    assert decode.context is not None
+    assert decode.context.value == pytest.approx(105.5)
+
+
+def test_what_pieces_hold_may_be_untold(tmp_path: Path) -> None:
+    untold = answer(0.0, [1.0 + 0.02 * step for step in range(6)], [None] * 6, output_tokens=11)
+    decode = steady_decode(client(written(tmp_path, replace(DECODE, concurrency=1), untold)), llama_8b())
+    assert decode is not None
+    assert (decode.step_seconds.low, decode.step_seconds.high) == pytest.approx((0.01, 0.02))
+
+
+def test_a_batch_that_never_was_is_not_claimed(tmp_path: Path) -> None:
+    apart = answer(0.0, [5.0 + 0.01 * step for step in range(11)])
+    assert steady_decode(client(written(tmp_path, DECODE, A, apart, seconds=6.0)), llama_8b()) is None
+    failed = Answer(0.0, failure=Failed("the stream was cut off before its end"))
+    assert steady_decode(client(written(tmp_path, DECODE, A, failed)), llama_8b()) is None
+
+
+def test_replicas_share_the_batch_nobody_knows_how(tmp_path: Path) -> None:
+    decode = steady_decode(client(written(tmp_path, DECODE, A, B)), llama_8b(data_parallel=2))
+    assert decode is not None
+    assert (decode.batch.low, decode.batch.value, decode.batch.high) == (1.0, 1.0, 2.0)
+
+
+def test_latencies_read_back(tmp_path: Path) -> None:
+    outcomes = measured(written(tmp_path, DECODE, A, B), of=llama_8b())
+    # TTFT 1.0 and 1.031 s; e2e 1.1 and 1.116 s; TPOT (1.1 - 1.0) / 10 and (1.116 - 1.031) / 10.
+    assert found(outcomes, "ttft.mean").value == pytest.approx(1.0155)
+    assert found(outcomes, "e2e.max").value == pytest.approx(1.116)
+    assert found(outcomes, "tpot.mean").value == pytest.approx((0.01 + 0.0085) / 2)
+    assert found(outcomes, "itl.mean").value == pytest.approx((0.1 + 0.085) / 20)
+    assert found(outcomes, "output.tokens_per_second").value == pytest.approx(22 / 2.0)
+    assert found(outcomes, "errors.rate").value == 0
+
+
+def test_tokens_that_come_with_the_first_one_are_in_no_time_per_token(tmp_path: Path) -> None:
+    held: list[int | None] = [3, 1, 1]
+    outcomes = measured(written(tmp_path, replace(DECODE, output_tokens=5), answer(0.0, [1.0, 1.1, 1.2], held)))
+    assert found(outcomes, "tpot.mean").value == pytest.approx(0.2 / 2)
+
+
+def test_failures_count_and_are_said(tmp_path: Path) -> None:
+    failed = Answer(0.5, failure=Failed("http://localhost:8000/v1 refused as it is asked too often (429)"))
+    path = written(tmp_path, DECODE, A, failed, failed)
+    outcomes = measured(path)
+    assert found(outcomes, "errors.rate").value == pytest.approx(2 / 3)
+    assert client(path).notes[0] == (
+        "2 of 3 requests of the probe failed: http://localhost:8000/v1 refused as it is asked too often (429)"
+    )
+
+
+def test_where_all_failed_the_reason_stands_in_every_gate(tmp_path: Path) -> None:
+    failed = Answer(0.0, failure=Failed("the stream held no token"))
+    outcomes = measured(written(tmp_path, DECODE, failed, failed), of=llama_8b())
+    for metric in ("ttft.p50", "decode.mbu", "prefill.mfu"):
+        assert missing(outcomes, metric).reason.startswith("all 2 requests failed: the stream held no token (")
+
+
+def test_prefill_without_a_server(tmp_path: Path) -> None:
+    """Four prompts of 8 192 tokens in 2 s: 2 x 7 504 924 672 FLOP a token, over 989.4 TFLOP/s x 2 s."""
+    plan = prefill_plan(8192, 4, 1)
+    one = [answer(0.5 * number, [0.5 * number + 0.5], prompt_tokens=8192) for number in range(4)]
+    path = written(tmp_path, plan, *one)
+    outcomes = measured(path, of=llama_8b())
+    assert found(outcomes, "prefill.tokens_per_second").value == pytest.approx(4 * 8192 / 2.0)
+    flops = 4 * 8192 * 2 * (8_030_261_248 - 525_336_576)
+    assert found(outcomes, "prefill.mfu").value == pytest.approx(flops / (989.4e12 * 2.0), rel=0.01)
+    assert missing(outcomes, "tpot.mean").reason.endswith("had one output token: there is no time between tokens")
+
+
+def test_prompts_that_a_cache_may_hold_are_not_called_computed(tmp_path: Path) -> None:
+    one = answer(0.0, [0.5], prompt_tokens=8192)
+    path = written(tmp_path, prefill_plan(8192, 1, 1, seed=7), one)
+    assert "computed_tokens" not in json.loads(path.read_text())
+    assert "how much of the prompts was cached" in missing(measured(path, of=llama_8b()), "prefill.mfu").reason
+    told = replace(one, cached_tokens=8000)
+    document = json.loads(written(tmp_path, prefill_plan(8192, 1, 1, seed=7), told).read_text())
+    assert document["computed_tokens"] == 192
+    assert "8000 prompt tokens came from the server's prefix cache, and were not computed" in document["notes"]
+
+
+def notes(folder: Path, plan: Plan, *answers: Answer, **changes: float) -> list[str]:
+    return list(client(written(folder, plan, *answers, **changes)).notes)
+
+
+def test_other_lengths_than_asked_for_are_said(tmp_path: Path) -> None:
+    assert notes(tmp_path, DECODE, A, B) == []
+    assert notes(tmp_path, DECODE, A, replace(B, prompt_tokens=101)) == []  # one per cent
+    assert notes(tmp_path, DECODE, A, replace(B, prompt_tokens=102)) == [
+        "the server counts 102 prompt tokens in 1 of 2 prompts, where 100 were asked for"
+    ]
+    short = answer(0.0, [1.0, 1.01, 1.02])
+    assert notes(tmp_path, DECODE, A, short) == [
+        "1 of 2 outputs ended early: 3 tokens on average, where 11 were asked for"
+    ]
+    silent = replace(A, prompt_tokens=None, output_tokens=None)
+    assert notes(tmp_path, DECODE, silent) == [
+        "the server reports no usage: prompts are taken to have their 100 tokens",
+        "the server reports no usage: output tokens are the pieces of the stream",
+    ]
+
+
+def test_a_client_that_is_in_its_own_way_says_so(tmp_path: Path) -> None:
+    (busy,) = notes(tmp_path, DECODE, A, B, cpu_share=0.8)
+    assert busy.startswith("the client's process used 80% of a processor: times between tokens may be its own")
+    (held,) = notes(tmp_path, DECODE, A, replace(B, wait_seconds=15.0))
+    assert held == "the client held requests back for up to 15 s, which is in no latency (TTFT counts from sending)"
