@@ -14,7 +14,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
-from vllm_pages import Load, page  # noqa: E402 - the writer that the tests use
+import dcgm_pages  # noqa: E402 - the writers that the tests use
+from vllm_pages import Load, page  # noqa: E402
 
 H100_BANDWIDTH, H100_BF16 = 3.35e12, 989.4e12  # bytes/s, FLOP/s (dense)
 LLAMA_8B = "meta-llama/Llama-3.1-8B-Instruct"
@@ -51,10 +52,22 @@ SATURATED = Load(model=LLAMA_8B, batch=24, context=2000, output=800, itl=memory_
                  prefill=0.12, running=24, waiting=40, kv_usage=0.993, preemptions=60)  # fmt: skip
 
 
+# The same 70B steps with a DCGM exporter beside the server, which collects every 5 s: the engines of the GPUs are idle
+# 45 % of the time, while nvidia-smi's utilization reads 100 %.
+GAPS = {"DEV_GPU_UTIL": 100, "DEV_SM_CLOCK": 1830, "PROF_GR_ENGINE_ACTIVE": 0.55, "PROF_SM_ACTIVE": 0.50,
+        "PROF_PIPE_TENSOR_ACTIVE": 0.03, "PROF_DRAM_ACTIVE": 0.42}  # fmt: skip
+
+
 def main() -> None:
     """Write every recording."""
     for name, load in LOADS.items():
         write(name, [(0.1, load), (1.1, load)])
+    watched = LOADS["decode-70b-tp4"]
+    write("decode-70b-tp4-gpus", [(0.1, watched), (1.1, watched)])
+    for number in range(13):
+        at = watched.started + 5 * number
+        text = dcgm_pages.page(at, watched.started, GAPS)
+        (HERE / "recordings" / "decode-70b-tp4-gpus" / f"dcgm.{number + 1:06d}.prom").write_text(text, encoding="utf-8")
     idle = replace(SATURATED, running=0, waiting=0, kv_usage=0.0)
     samples = 12
     inside = [(0.1 + step / samples, replace(SATURATED, waiting=30 + step % 12)) for step in range(1, samples)]

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from pytest_llmroof.analysis.attribute import step_kinds
+from pytest_llmroof.analysis.attribution import Cause
 from pytest_llmroof.analysis.communication import CommunicationEstimate, mean_estimate, on_nvlink
 from pytest_llmroof.analysis.constants import communication_constant
 from pytest_llmroof.analysis.situation import Effect, Situation
 from pytest_llmroof.roofline.cost import memory_fit
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.units import format_quantity, grouped
+
+_IDLE: Final[tuple[Cause, Cause]] = ("idle: within steps", "idle: between steps")
 
 
 def inside_nvlink(situation: Situation) -> Effect | None:
@@ -76,13 +80,22 @@ def fused_all_reduce(situation: Situation) -> Effect | None:
 
 
 def no_idle_within(situation: Situation) -> Effect | None:
-    """T without the gaps inside steps."""
+    """T without the gaps inside steps; at most without all idle time, where a source does not tell which it is."""
+    if _idle_unsplit(situation):
+        return _without(replace(situation, bound="gaps within steps"), situation.seconds(*_IDLE))
     return _without(situation, situation.seconds("idle: within steps"))
 
 
 def no_idle_between(situation: Situation) -> Effect | None:
-    """T without the gaps between steps."""
+    """T without the gaps between steps; at most without all idle time, where a source does not tell which it is."""
+    if _idle_unsplit(situation):
+        return _without(replace(situation, bound="gaps between steps"), situation.seconds(*_IDLE))
     return _without(situation, situation.seconds("idle: between steps"))
+
+
+def _idle_unsplit(situation: Situation) -> bool:
+    """Whether idle time was seen by GPU counters alone, which are means over many steps."""
+    return situation.observed is not None and situation.observed.by == "gpu counters" and situation.bound is None
 
 
 def no_slow_kernels(situation: Situation) -> Effect | None:

@@ -69,7 +69,10 @@ def observed_by_counters(facts: WindowFacts) -> Observed | None:
         clock_cause=low.cause if low is not None else None,
         rest=rest,
         signs=signs,
-        sources={"clock": low.source} if low is not None else {},
+        sources={
+            "idle_between": f"{source}, within steps and between them",
+            **({"clock": low.source} if low is not None else {}),
+        },
         ranks=len(serving(facts).gpus),
     )
 

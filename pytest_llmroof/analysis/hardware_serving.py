@@ -136,7 +136,7 @@ def _ours_by_pod(facts: WindowFacts, gpus: list[Gpu]) -> list[Gpu]:
 def _fewer(gpus: Sequence[Gpu], expected: int) -> str | None:
     if len(gpus) == expected:
         return None
-    return f"counters tell of {_count(gpus)}, the deployment has {expected}: the others' exporters are missing"
+    return f"they tell of {len(gpus)} of the deployment's {expected}: the others' exporters are missing"
 
 
 def _place(gpu: Gpu) -> tuple[str | None, str | None]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dcgm_pages
 import pytest
 from vllm_pages import Load, page
 
@@ -20,21 +21,6 @@ windows:
 """
 
 
-def dcgm(at: float, values: dict[str, float], gpus: int = 4, host: str = "node-1") -> str:
-    """One page of an exporter that collects each second: every value moves a little between two pages."""
-    lines = [f"# scraped_at {at:.6f}"]
-    for name, value in values.items():
-        lines.append(f"# TYPE DCGM_FI_{name} gauge")
-        for index in range(gpus):
-            labels = f'gpu="{index}",UUID="GPU-{index}",modelName="NVIDIA H100 80GB HBM3",Hostname="{host}"'
-            wobble = 0 if name.startswith("DEV") else 1e-4 * ((at * 7 + index) % 3 - 1)
-            lines.append(f"DCGM_FI_{name}{{{labels}}} {value + wobble:.6f}")
-    # The energy of each GPU counts on, so that no page repeats another.
-    lines.extend(f'DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{gpu="{index}",UUID="GPU-{index}",Hostname="{host}"}} '
-                 f"{5e5 * (at - LOAD.started):.0f}" for index in range(gpus))  # fmt: skip
-    return "\n".join(lines) + "\n"
-
-
 @pytest.fixture
 def record(pytester: pytest.Pytester) -> Callable[..., Path]:
     """A recording of a minute: the server's page and the exporter's each second."""
@@ -45,7 +31,8 @@ def record(pytester: pytest.Pytester) -> Callable[..., Path]:
             at = load.started + second
             (folder / f"vllm.{second:06}.prom").write_text(page(load, second / 60, at), encoding="utf-8")
             if values:
-                (folder / f"dcgm.{second:06}.prom").write_text(dcgm(at + 0.01, values), encoding="utf-8")
+                text = dcgm_pages.page(at + 0.01, load.started, values)
+                (folder / f"dcgm.{second:06}.prom").write_text(text, encoding="utf-8")
         return folder
 
     return make
@@ -100,7 +87,7 @@ def test_each_gpu_and_the_worst_is_named(gate: Gate, record: Callable[..., Path]
 def test_throttling_is_said_with_every_verdict(gate: Gate, record: Callable[..., Path]) -> None:
     folder = record(**BUSY | {"DEV_SM_CLOCK": 1281.0})
     for second, path in enumerate(sorted(folder.glob("dcgm.*"))):
-        hot = "".join(f'DCGM_FI_DEV_THERMAL_VIOLATION{{gpu="{index}",UUID="GPU-{index}",Hostname="node-1"}} '
+        hot = "".join(f'DCGM_FI_DEV_THERMAL_VIOLATION{{gpu="{index}",UUID="GPU-node-1-{index}",Hostname="node-1"}} '
                       f"{second * 4e8:.0f}\n" for index in range(4))  # 0.4 s of each second, in ns  # fmt: skip
         path.write_text(path.read_text(encoding="utf-8") + hot, encoding="utf-8")
     run = gate(GATES.format(gates="decode.mbu >= 10%, hardware.clock >= 90%"))
@@ -120,7 +107,7 @@ def test_profiled_fields_that_are_missing_or_zero_decide_nothing(gate: Gate, rec
     assert "scenario C or D" in run.text
     # Engines that never run cannot go with 99 % and 642 W.
     fields = ("GR_ENGINE_ACTIVE", "DRAM_ACTIVE", "PIPE_TENSOR_ACTIVE")
-    zero = "".join(f'DCGM_FI_PROF_{field}{{gpu="{index}",UUID="GPU-{index}",Hostname="node-1"}} 0\n'
+    zero = "".join(f'DCGM_FI_PROF_{field}{{gpu="{index}",UUID="GPU-node-1-{index}",Hostname="node-1"}} 0\n'
                    for field in fields for index in range(4))  # fmt: skip
     for path in folder.glob("dcgm.*"):
         path.write_text(path.read_text(encoding="utf-8") + zero, encoding="utf-8")
