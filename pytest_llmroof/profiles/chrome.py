@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.profiles.chrome_build import Header, timelines_of
-from pytest_llmroof.profiles.chrome_events import EventReader
+from pytest_llmroof.profiles.chrome_events import Event, EventReader, parse_events
 from pytest_llmroof.profiles.elements import Elements
 from pytest_llmroof.profiles.packed import Packed
 from pytest_llmroof.profiles.timeline import Timeline
@@ -35,14 +35,14 @@ def read_chrome(path: Path, location: str | None = None) -> tuple[Timeline, ...]
     packed = Packed(path)
     pieces = packed.pieces()
     before, begun, offset = _until_events(pieces, place)
-    elements = Elements(pieces, begun, offset)
+    elements = Elements(pieces, begun, offset, parse_events)
     reader = EventReader(place)
     for run in elements.runs():
         reader.add(run)
     listed = before == b"["
     after = elements.rest + b"".join(_bounded(pieces, place)) if elements.closed else b""
     if not elements.closed:
-        _check_end(elements, listed, place, packed)
+        _check_end(elements, reader.count, listed, place, packed)
     notes = [note.replace(packed.name, place, 1) for note in packed.notes]
     if packed.unfinished:
         notes.append(f"{place}: the gzip data lack their ending, and the trace in them is whole")
@@ -105,21 +105,21 @@ def _bounded(pieces: Iterator[bytes], place: str) -> Iterator[bytes]:
         yield piece
 
 
-def _check_end(elements: Elements, listed: bool, place: str, packed: Packed) -> None:
+def _check_end(elements: Elements[Event], count: int, listed: bool, place: str, packed: Packed) -> None:
     """Refuse a trace whose events just end: which work is missing, nobody knows."""
     rest = elements.rest.lstrip(b" \t\r\n")
     # The format allows a bare list to stay open: its writer may have been stopped after any event.
-    if listed and not rest and elements.count and not packed.unfinished:
+    if listed and not rest and count and not packed.unfinished:
         return
     at = elements.offset + len(elements.rest)
     if rest.startswith((b"{", b",")) or not rest:
         raise SourceError(
             f"{place} is truncated at byte {at}{' (unpacked)' if packed.unfinished else ''}, "
-            f"after {elements.count} complete events: the work that followed is missing",
+            f"after {count} complete events: the work that followed is missing",
             _AGAIN,
         )
     where = elements.offset + len(elements.rest) - len(rest)
-    raise SourceError(f"{place}: no event begins at byte {where}, after {elements.count} events", _AGAIN)
+    raise SourceError(f"{place}: no event begins at byte {where}, after {count} events", _AGAIN)
 
 
 def _object(text: bytes) -> Mapping[str, Any] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.profiles.annotations import is_capture, step_of
-from pytest_llmroof.profiles.elements import Run
+from pytest_llmroof.profiles.elements import Run, whole_elements
 from pytest_llmroof.profiles.timeline import KERNEL, MEMCPY, MEMSET, UNKNOWN, Bool, Int64, Step
 
 #: Categories of device work, by today's names and those of older releases.
@@ -56,7 +56,7 @@ class _Args(msgspec.Struct, frozen=True, gc=False):
     group: Any = msgspec.field(default=None, name="Process Group Name")
 
 
-class _Event(msgspec.Struct, gc=False):
+class Event(msgspec.Struct, gc=False):
     """An event as most are written. Any other spelling is read by ``_leniently``."""
 
     ph: str = ""
@@ -69,7 +69,15 @@ class _Event(msgspec.Struct, gc=False):
     args: _Args = _Args()
 
 
-_EVENTS: Final = msgspec.json.Decoder(list[_Event])
+_EVENTS: Final = msgspec.json.Decoder(list[Event])
+
+
+def parse_events(text: bytes) -> list[Event] | None:
+    """The events of a text of whole ones, separated by commas; None where it is something else."""
+    try:
+        return _EVENTS.decode(b"[%b]" % text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 class Names:
@@ -78,9 +86,11 @@ class Names:
     def __init__(self) -> None:
         self.place: dict[str, int] = {}
 
-    def of(self, name: str) -> int:
-        """The name's place."""
-        return self.place.setdefault(name, len(self.place))
+    def of(self, names: list[str]) -> Int64:
+        """The place of each name."""
+        for name in set(names):
+            self.place.setdefault(name, len(self.place))
+        return np.array([self.place[name] for name in names], dtype=np.int64)
 
 
 class Rows:
@@ -135,22 +145,20 @@ class EventReader:
 
     def __init__(self, name: str) -> None:
         self.columns = Columns()
+        self.count = 0
         self._file = name
 
-    def add(self, run: Run) -> None:
+    def add(self, run: Run[Event]) -> None:
         """Read a run. Raises SourceError where the device's work is damaged."""
-        try:
-            events = _EVENTS.decode(b"[" + run.text + b"]")
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            self._take(self._one_by_one(run), run)
-            return
+        events = self._one_by_one(run) if run.parsed is None else run.parsed
+        self.count += len(events)
         self._take(events, run)
 
-    def _one_by_one(self, run: Run) -> list[_Event]:
+    def _one_by_one(self, run: Run[Event]) -> list[Event]:
         """A run with something in it that is not strictly JSON, or not spelled as most events are."""
         previous, found = 0, []
-        for index, (begin, end) in enumerate(zip(run.starts.tolist(), run.ends.tolist(), strict=True)):
-            if index and run.text[previous:begin].strip() != b",":
+        for begin, end in zip(*(places.tolist() for places in whole_elements(run.text)), strict=True):
+            if begin and run.text[previous:begin].strip() != b",":
                 raise SourceError(f"{self._file}: no comma between two events at byte {run.offset + previous}")
             previous = end
             event = _leniently(run.text[begin:end])
@@ -158,23 +166,19 @@ class EventReader:
                 if _may_matter(run.text[begin:end]):
                     raise SourceError(f"{self._file}: the event at byte {run.offset + begin} is no JSON")
                 self.columns.broken += 1
-            found.append(event or _Event())
+            found.append(event or Event())
         return found
 
-    def _take(self, events: list[_Event], run: Run) -> None:
-        sorted_out: dict[str, list[_Event]] = {category: [] for category in _NEEDED}
-        for event in events:
-            some = sorted_out.get(event.cat)
-            if some is not None and event.ph == "X":
-                some.append(event)
-        for category, some in sorted_out.items():
-            if not some:
-                continue
+    def _take(self, events: list[Event], run: Run[Event]) -> None:
+        needed = [event for event in events if event.cat in _NEEDED and event.ph == "X"]
+        for category in {event.cat for event in needed}:
+            some = [event for event in needed if event.cat == category]
             begin, end, usable = self._times(some)
             if not usable.all():
                 if category in _WORK:
                     bad = some[int(np.argmin(usable))]
-                    at = run.offset + int(run.starts[next(i for i, event in enumerate(events) if event is bad)])
+                    index = next(index for index, event in enumerate(events) if event is bad)
+                    at = run.offset + int(whole_elements(run.text)[0][index])
                     raise SourceError(f"{self._file}: the {category} event at byte {at} has no usable time")
                 self.columns.unplaced += int((~usable).sum())
                 some = [event for event, good in zip(some, usable.tolist(), strict=True) if good]
@@ -187,7 +191,7 @@ class EventReader:
             else:
                 self.columns.overhead.add(begin, end)
 
-    def _times(self, events: list[_Event]) -> tuple[Int64, Int64, Bool]:
+    def _times(self, events: list[Event]) -> tuple[Int64, Int64, Bool]:
         """Starts and ends in ns of the events whose times are usable, and which these are."""
         start = np.array([event.ts for event in events], dtype=np.float64)
         duration = np.array([event.dur for event in events], dtype=np.float64)
@@ -197,36 +201,36 @@ class EventReader:
         self.columns.coarse |= bool((begin > _LARGEST).any())
         return begin, begin + np.rint(duration[usable] * 1000).astype(np.int64), usable
 
-    def _calls(self, events: list[_Event], begin: Int64, end: Int64) -> None:
+    def _calls(self, events: list[Event], begin: Int64, end: Int64) -> None:
         named = self.columns.names.of
         self.columns.calls.add(
             begin,
             end,
-            _numbers(event.tid for event in events),
-            _numbers(named(event.name) for event in events),
-            _numbers(event.args.correlation for event in events),
+            _numbers([event.tid for event in events]),
+            named([event.name for event in events]),
+            _numbers([event.args.correlation for event in events]),
         )
 
-    def _work(self, events: list[_Event], begin: Int64, end: Int64, kind: int) -> None:
+    def _work(self, events: list[Event], begin: Int64, end: Int64, kind: int) -> None:
         columns, named = self.columns, self.columns.names.of
         told = [index for index, event in enumerate(events) if event.args.sequence is not None]
         columns.collectives.add(
             len(columns.work) + np.array(told, dtype=np.int64),
-            _numbers(events[index].args.sequence for index in told),
-            _numbers(named(f"process group {str(events[index].args.group)[:64]}") for index in told),
+            _numbers([events[index].args.sequence for index in told]),
+            named([f"process group {str(events[index].args.group)[:64]}" for index in told]),
         )
         columns.work.add(
             begin,
             end,
-            _numbers(event.pid if event.args.device is None else event.args.device for event in events),
-            _numbers(event.tid if event.args.stream is None else event.args.stream for event in events),
+            _numbers([event.pid if event.args.device is None else event.args.device for event in events]),
+            _numbers([event.tid if event.args.stream is None else event.args.stream for event in events]),
             np.full(len(events), kind),
-            _numbers(named(event.name) for event in events),
-            _numbers(event.args.correlation for event in events),
-            _numbers(_size(event.args) for event in events),
+            named([event.name for event in events]),
+            _numbers([event.args.correlation for event in events]),
+            _numbers([_size(event.args) for event in events]),
         )
 
-    def _annotations(self, events: list[_Event], begin: Int64, end: Int64, on: Literal["host", "device"]) -> None:
+    def _annotations(self, events: list[Event], begin: Int64, end: Int64, on: Literal["host", "device"]) -> None:
         for event, start, stop in zip(events, begin.tolist(), end.tolist(), strict=True):
             self.columns.captures += is_capture(event.name)
             told = step_of(event.name)
@@ -248,7 +252,7 @@ def _size(args: _Args) -> int:
     return UNKNOWN
 
 
-def _leniently(text: bytes) -> _Event | None:
+def _leniently(text: bytes) -> Event | None:
     """An event with NaN, control characters, broken UTF-8 or numbers as text; None where it is no object."""
     try:
         found = json.loads(text.decode("utf-8", errors="replace"), strict=False)
@@ -256,7 +260,7 @@ def _leniently(text: bytes) -> _Event | None:
         return None
     given = found.get("args")
     args: Mapping[str, Any] = given if isinstance(given, dict) else {}
-    return _Event(
+    return Event(
         ph=str(found.get("ph", "")),
         cat=str(found.get("cat", "")),
         name=str(found.get("name", "")),
@@ -280,13 +284,12 @@ def _float(value: object) -> float:
         return math.nan
 
 
-def _numbers(values: Iterable[object]) -> Int64:
+def _numbers(values: list[Any]) -> Int64:
     """A column of whole numbers, UNKNOWN where there is none or no 64 bits hold it."""
-    plain = [value if type(value) is int else _number(value) for value in values]
     try:
-        return np.array(plain, dtype=np.int64)
-    except OverflowError:
-        return np.array([_number(value) for value in plain], dtype=np.int64)
+        return np.array(values, dtype=np.int64)
+    except (TypeError, ValueError, OverflowError):
+        return np.array([_number(value) for value in values], dtype=np.int64)
 
 
 def _number(value: object) -> int:
