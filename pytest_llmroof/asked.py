@@ -17,11 +17,11 @@ def asks(spec: WindowSpec) -> bool:
 def ask(spec: WindowSpec) -> Window:
     """The window as the server tells it. SourceError where it cannot, or where the window asks for what it cannot."""
     first, *others = spec.telemetry
-    if others:
+    if any(source.kind != "prometheus" for source in spec.telemetry):
         # Its clock, its replicas and its requests would be others than those of the sources beside it.
         names = ", ".join(source.shown for source in spec.telemetry)
         raise SourceError(
-            f"{names}: a Prometheus server is the only source of its window",
+            f"{names}: beside a Prometheus server only another one may stand, for its GPU counters",
             "give each source a window of its own; one Thanos or Mimir in front can answer for several servers",
         )
     if spec.repeat > 1:
@@ -30,7 +30,7 @@ def ask(spec: WindowSpec) -> Window:
             "leave `repeat` out and widen `duration`, or write windows with different `end`",
         )
     # Here, so that windows of files do not pay for an HTTP client.
-    from pytest_llmroof.telemetry.fleetsource import prometheus_window
+    from pytest_llmroof.telemetry.fleetsource import prometheus_window, with_prometheus_gpus
 
     window = prometheus_window(
         first.options,
@@ -39,6 +39,8 @@ def ask(spec: WindowSpec) -> Window:
         served_model_name=spec.served_model_name,
         engines=with_engines(spec.engines),
     )
+    for other in others:
+        window = with_prometheus_gpus(window, other.options)
     _refuse_few(spec, window)
     return window
 

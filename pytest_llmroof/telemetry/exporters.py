@@ -47,8 +47,9 @@ class Blank:
 class Exporter:
     """One kind of exporter. ``names`` are its metrics by their name in lower case.
 
-    ``tables`` tells a tool that prints tables or documents instead of pages; ``absent`` are cells without a value, and
-    why, ``units`` the factors of units that stand in cells. ``flags`` are columns that tell one reason each.
+    ``spelled`` are all names that it may export, as it spells them. ``tables`` tells a tool that prints tables or
+    documents instead of pages; ``absent`` are cells without a value, and why, ``units`` the factors of units that stand
+    in cells. ``flags`` are columns that tell one reason each.
     """
 
     key: str
@@ -63,6 +64,7 @@ class Exporter:
     blanks: tuple[Blank, ...]
     activities: tuple[str, ...]
     unknown_unit: Mapping[str, tuple[str, str]]
+    spelled: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
     interval_seconds: float | None = None
     sample_seconds: float | None = None
@@ -109,8 +111,14 @@ def _exporter(key: str, entry: Mapping[str, Any]) -> Exporter:
         for quantity, specs in entry.get(section, {}).items():
             for name in _names(quantity, kind, specs):
                 names.setdefault(name.name.casefold(), []).append(name)
+    spelled = [name.name for found in names.values() for name in found] + list(entry.get("reasons", ()))
+    spelled.extend(name for one in entry.get("unknown_unit", {}).values() for name in one["names"])
+    prefix = entry.get("optional_prefix", "")
+    if prefix:
+        spelled.extend([prefix + name for name in spelled])
     return Exporter(
         key=key,
+        spelled=tuple(dict.fromkeys(spelled)),
         title=entry["title"],
         prefixes=tuple(entry.get("prefixes", ())),
         optional_prefix=entry.get("optional_prefix", ""),

@@ -12,9 +12,12 @@ from urllib.parse import parse_qsl, urlsplit
 from pytest_llmroof.errors import ConfigError, SourceError
 from pytest_llmroof.telemetry.endpoint import Endpoint, endpoint_of
 from pytest_llmroof.telemetry.engines import EngineNames
+from pytest_llmroof.telemetry.fleetgpus import device_names, fleet_gpus
+from pytest_llmroof.telemetry.gpujoin import joined
 from pytest_llmroof.telemetry.promapi import PrometheusApi
 from pytest_llmroof.telemetry.prometheus import question_of, read_prometheus
-from pytest_llmroof.telemetry.window import Window
+from pytest_llmroof.telemetry.promql import matchers
+from pytest_llmroof.telemetry.window import SourceInfo, Window
 
 #: A question may have the server read billions of samples; Prometheus itself gives up after two minutes.
 TIMEOUT_SECONDS: Final = 60.0
@@ -52,6 +55,38 @@ def prometheus_window(
     except ConfigError as error:
         raise SourceError(f"{api.endpoint.shown}: selector: {error.problem}", "correct `selector`") from None
     return read_prometheus(api, question, engines=engines)
+
+
+def with_prometheus_gpus(window: Window, options: Mapping[str, object]) -> Window:
+    """The window with the GPU counters of a further source, of which only the server and the selector count.
+
+    SourceError where it holds none.
+    """
+    api, selector = api_of(options), str(options.get("selector", ""))
+    if window.started is None or window.duration_seconds is None:
+        raise SourceError(f"{api.endpoint.shown}: the window has no clock to ask for GPU counters by")
+    end = window.started + window.duration_seconds
+    try:
+        chosen = matchers(selector)
+    except ConfigError as error:
+        raise SourceError(f"{api.endpoint.shown}: selector: {error.problem}", "correct `selector`") from None
+    with api:
+        hardware = fleet_gpus(api, chosen, window.started, end)
+    if hardware is None:
+        raise SourceError(
+            f"{api.endpoint.shown}: {{{chosen}}} matches no GPU counters of the window's time",
+            "check `selector`; the engine's own source stands first, one with DCGM's series after it",
+        )
+    parts = [hardware, *([window.hardware] if window.hardware is not None else [])]
+    names = dict.fromkeys([*window.device_names, *device_names(hardware)])
+    said = [note for note in api.said if note not in window.notes]
+    return replace(
+        window,
+        hardware=joined(parts),
+        device_names=tuple(names),
+        sources=tuple(dict.fromkeys((*window.sources, SourceInfo("prometheus", api.endpoint.shown)))),
+        notes=(*window.notes, *said),
+    )
 
 
 def api_of(options: Mapping[str, object]) -> PrometheusApi:

@@ -35,12 +35,21 @@ def _content(reading: Reading) -> tuple[object, ...]:
     )
 
 
+def _lively(readings: Sequence[Reading], exporter: Exporter) -> bool:
+    """Whether something is told that is hardly twice the same: whole percents and clocks may repeat for long."""
+    lively = {*exporter.activities, "power_watts"}
+    return any(gpu.counters or lively & gpu.gauges.keys() for reading in readings for gpu in reading.gpus)
+
+
 def fresh(readings: Sequence[Reading], exporter: Exporter) -> list[Reading]:
     """The readings without those that repeat the one before: an exporter shows its last collection until the next."""
     if exporter.interval_seconds is None:
         return list(readings)
     kept: list[Reading] = []
     for of_source in _by_source(readings).values():
+        if not _lively(of_source, exporter):
+            kept.extend(of_source)
+            continue
         kept.extend(
             later
             for earlier, later in zip([None, *of_source], of_source, strict=False)
@@ -71,8 +80,10 @@ def averaging(readings: Sequence[Reading], exporter: Exporter) -> Averaging:
     at_least = 0.0
     for of_source in _by_source(readings).values():
         times = [one.time for one in of_source]
-        changes = [later.time for earlier, later in pairwise(of_source) if _content(earlier) != _content(later)]
         spacings.extend(later - earlier for earlier, later in pairwise(times))
+        if not _lively(of_source, exporter):
+            continue
+        changes = [later.time for earlier, later in pairwise(of_source) if _content(earlier) != _content(later)]
         known.extend(later - earlier for earlier, later in pairwise(changes))
         ends = [times[0], *changes, times[-1]]
         at_least = max(at_least, *(later - earlier for earlier, later in pairwise(ends)))

@@ -7,7 +7,7 @@
 4. The rest (counters, histogram buckets, facts) at some times of the window. A server answers with the latest sample
    before such a time, and the pulse knows when that was taken. So increases are differences of two scrapes of one
    process over a time that is known exactly: nothing is extrapolated.
-5. The names of GPUs, where their exporter's series match as well.
+5. The counters of GPUs, where their exporter's series match as well (telemetry/fleetgpus.py).
 
 Where the pulse would be too many samples it is read at steps, too: then times are known to one scrape interval.
 """
@@ -15,13 +15,11 @@ Where the pulse would be too many samples it is read at steps, too: then times a
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from pytest_llmroof.data import load
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.engines import EngineNames, known_engines
 from pytest_llmroof.telemetry.fleet import (
@@ -33,8 +31,10 @@ from pytest_llmroof.telemetry.fleet import (
     servers_of,
     without_doubles,
 )  # fmt: skip
+from pytest_llmroof.telemetry.fleetgpus import device_names, fleet_gpus
 from pytest_llmroof.telemetry.fleetwindow import Read, fleet_window
 from pytest_llmroof.telemetry.garbage import without_collections
+from pytest_llmroof.telemetry.hardware import Hardware
 from pytest_llmroof.telemetry.promapi import PrometheusApi, Row, TooMany
 from pytest_llmroof.telemetry.promql import matchers, milliseconds, named, prefixed
 from pytest_llmroof.telemetry.window import Window
@@ -103,10 +103,11 @@ def read_prometheus(
         for server in servers:
             server.refuse_two_servers()
         grid = _grid(api, question, names, interval, len(servers), known=not step)
-        devices = _devices(api, question)
-        read = Read(api.endpoint.shown, engine, servers, grid, interval, step, devices)
         with without_collections():
-            return fleet_window(read, question.served_model_name, [*said, *api.said])
+            hardware = _gpus(api, question)
+            read = Read(api.endpoint.shown, engine, servers, grid, interval, step, device_names(hardware))
+            window = fleet_window(read, question.served_model_name, [*said, *api.said])
+            return replace(window, hardware=hardware)
 
 
 def _engine_and_names(
@@ -247,21 +248,13 @@ def _at_times(
             times = max(2, times // 4)
 
 
-def _devices(api: PrometheusApi, question: Question) -> list[str]:
-    """The names of GPUs that exporters tell. They are extra: what fails here is said, no more."""
-    exporters = load("exporters.yaml").values()
-    prefixes = [prefix for exporter in exporters for prefix in exporter["prefixes"]]
-    labels = list(dict.fromkeys(label for exporter in exporters for label in exporter["device"]))
-    selector = prefixed(prefixes, question.selector)
+def _gpus(api: PrometheusApi, question: Question) -> Hardware | None:
+    """What exporters tell of GPUs. It is extra: what fails here is said, no more."""
     try:
-        rows = api.instant(
-            f"count by ({', '.join(labels)}) (last_over_time({selector}[{question.range}]))", question.end
-        )
+        return fleet_gpus(api, question.selector, question.start, question.end)
     except SourceError as error:
-        api.said.append(f"the names of GPUs could not be read ({error.reason})")
-        return []
-    names = Counter(row.labels[label] for row in rows for label in labels if row.labels.get(label))
-    return sorted(names)
+        api.said.append(f"the counters of GPUs could not be read ({error.reason})")
+        return None
 
 
 def _between(question: Question) -> str:

@@ -41,6 +41,12 @@ def named(names: Iterable[str], given: str) -> str:
     return f'{{__name__=~"{listed}"{"," if given else ""}{given}}}'
 
 
+def spelled(names: Iterable[str], given: str) -> str:
+    """The same, of names in whatever case they are spelled."""
+    listed = "|".join(_SPECIAL.sub(lambda match: "\\\\" + match[0], name) for name in names)
+    return f'{{__name__=~"(?i:{listed})"{"," if given else ""}{given}}}'
+
+
 def prefixed(prefixes: Iterable[str], given: str) -> str:
     """The selector of all series whose name starts with one of these."""
     return f'{{__name__=~"(?:{"|".join(prefixes)}).+"{"," if given else ""}{given}}}'

@@ -13,8 +13,9 @@ from fleets import Replica, Sample, fleet, prometheus, victoriametrics
 from vllm_pages import Load
 
 from pytest_llmroof.errors import SourceError
+from pytest_llmroof.telemetry import fleetgpus
 from pytest_llmroof.telemetry import prometheus as reader
-from pytest_llmroof.telemetry.fleetsource import prometheus_window
+from pytest_llmroof.telemetry.fleetsource import prometheus_window, with_prometheus_gpus
 from pytest_llmroof.telemetry.window import Window
 
 #: 2025-06-01T06:00:00Z: a window of ten minutes ends here, scraped every 30 s.
@@ -48,10 +49,12 @@ def everything() -> Iterator[Sample]:
     for process, parity in ((one, 0), (other, 1)):
         times = list(process.scrapes())[parity::2]
         yield from (sample for sample in process.series() if sample[1] in times)
-    for at in one.scrapes():
+    for number, at in enumerate(one.scrapes()):
         gpu = 'namespace="gpus",Hostname="node-1",gpu="0",UUID="GPU-1",modelName="NVIDIA H100 80GB HBM3"'
         yield f"DCGM_FI_DEV_GPU_UTIL{{{gpu}}}", at, 98.0
-        yield f"DCGM_FI_PROF_DRAM_ACTIVE{{{gpu}}}", at, 0.7
+        yield f"DCGM_FI_PROF_DRAM_ACTIVE{{{gpu}}}", at, 0.7 + 0.001 * (number % 2)
+        yield f"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{{gpu}}}", at, 1e9 + 600_000.0 * (at - END)
+        yield 'amd_gpu_gfx_activity{namespace="amd",gpu_id="0",hostname="n"}', at, 97.0
         yield 'up{namespace="bystanders",job="node"}', at, 1.0
 
 
@@ -240,10 +243,40 @@ def test_a_balanced_address_is_refused(url: str) -> None:
     assert "pods" in str(caught.value.remedy)
 
 
-def test_gpus_in_the_same_selector_only_give_their_names(url: str) -> None:
+def test_gpus_in_the_same_selector(url: str) -> None:
     window = read(url, "gpus")
     assert window.device_names == ("NVIDIA H100 80GB HBM3",)
     assert len(window.engines) == 1
+    assert window.hardware is not None
+    (gpu,) = window.hardware.gpus
+    assert (gpu.identity, gpu.uuid, gpu.host) == ("gpu 0", "GPU-1", "node-1")
+    # Every 30 s, the usual interval of the exporter: an average of 30 s that ended up to 30 s ago.
+    assert window.hardware.averaging_seconds == 60
+    assert window.hardware.clocked
+    assert set(gpu.series["utilization"].values) == {0.98}
+    assert set(gpu.series["dram"].values) == {0.7, 0.701}
+    # 600 000 mJ a second are 600 W.
+    times = gpu.series["dram"].times
+    assert gpu.counters["energy_joules"] == pytest.approx(600 * (times[-1] - times[0]), rel=1e-6)
+
+
+def test_gpus_of_a_source_of_their_own(url: str) -> None:
+    window = read(url, "steady")
+    assert window.hardware is None
+    source = {"prometheus": url, "selector": 'namespace="amd"'}
+    with_gpus = with_prometheus_gpus(window, source)
+    assert with_gpus.hardware is not None
+    assert with_gpus.hardware.kinds == ("amd",)
+    assert set(with_gpus.hardware.gpus[0].series["utilization"].values) == {0.97}
+    with pytest.raises(SourceError, match="matches no GPU counters of the window's time"):
+        with_prometheus_gpus(window, {"prometheus": url, "selector": 'namespace="bystanders"'})
+
+
+def test_many_gpus_are_read_at_fewer_times(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleetgpus, "SAMPLES", 30)  # 3 series of 21 samples are more: at 30 / 3 = 10 times
+    window = read(url, "gpus")
+    assert window.hardware is not None
+    assert "read every 60 s" in window.hardware.notes[0]
 
 
 def test_a_window_shorter_than_two_scrapes(url: str) -> None:

@@ -86,11 +86,14 @@ def test_what_a_window_of_the_past_cannot_do(
 def test_a_prometheus_stands_alone(gate: Callable[..., Any], script: Script, pages: Callable[..., None]) -> None:
     pages()
     source = f'{{prometheus: "{script.url}", duration: 60s}}'
-    for beside in ("before.prom", f'"{script.url}/metrics"', source):
+    for beside in ("before.prom", f'"{script.url}/metrics"'):
         run = gate(f"windows: {{w: {{telemetry: [{source}, {beside}], gates: [itl.mean <= 12ms]}}}}\n")
         assert run.verdicts == ["no data"]
-        assert "a Prometheus server is the only source of its window" in run.one_line
+        assert "beside a Prometheus server only another one may stand, for its GPU counters" in run.one_line
     assert not script.asked
+    run = gate(f"windows: {{w: {{telemetry: [{source}, {source}], gates: [itl.mean <= 12ms]}}}}\n")
+    assert run.verdicts == ["no data"]
+    assert "matches no GPU counters of the window's time" in run.one_line
 
 
 def test_errors_of_the_file_come_before_any_question(gate: Callable[..., Any], script: Script) -> None:
