@@ -21,7 +21,17 @@ _FIXTURES: Final = frozenset(("llmroof", "llmroof_factory", "llmroof_gpu"))
 _WORKER_KEY: Final = "llmroof"
 
 
-class Collected:
+class Hooks:
+    """Shows its hooks and nothing else where pytest looks through all attributes of what is registered.
+
+    Pytest looks for hooks and for fixtures, and what it does with each name was most of what an unused plugin cost.
+    """
+
+    def __dir__(self) -> list[str]:
+        return [name for name in type(self).__dict__ if name.startswith("pytest_")]
+
+
+class Collected(Hooks):
     """Which gates a process collected and deselected, by node id; a worker hands them to the controller."""
 
     def __init__(self, config: pytest.Config) -> None:
@@ -52,7 +62,7 @@ class Collected:
             }  # fmt: skip
 
 
-class Aggregator:
+class Aggregator(Hooks):
     """The account of all gates, registered where the user is (not in workers).
 
     ``windows`` holds every window (or its document) by the key it travelled under; ``gates`` the judged gates of each

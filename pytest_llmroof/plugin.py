@@ -13,6 +13,12 @@ from pytest_llmroof.fixtures import llmroof, llmroof_factory, llmroof_gpu, llmro
 
 __all__ = ["llmroof", "llmroof_factory", "llmroof_gpu", "llmroof_probe"]
 
+
+def __dir__() -> list[str]:
+    """Hooks and fixtures: pytest looks at each name here (see ``aggregate.Hooks``)."""
+    return [name for name in globals() if name.startswith("pytest_") or name in __all__]
+
+
 _ENDINGS = (".llmroof.yaml", ".llmroof.yml")
 _NAMES = ("llmroof.yaml", "llmroof.yml")
 
