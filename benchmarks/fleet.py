@@ -17,6 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from fleets import Sample, fleet, prometheus
+from rows import Row, reported, shown_seconds
 from vllm_pages import Load
 
 from pytest_llmroof.telemetry.fleetsource import api_of
@@ -53,11 +54,17 @@ def main(replicas: int) -> int:
     """Read both windows."""
     with tempfile.TemporaryDirectory() as folder, prometheus(Path(folder), samples(replicas)) as url:
         found = [measured(url, namespace) for namespace in ("few", "many")]
-    for count, wall, cpu, asked in found:
-        print(f"{count} replicas: {wall:.2f} s, of it {cpu:.2f} s of CPU here, {asked} HTTP requests")
-    (_, _, _, few), (_, wall, _, many) = found
-    print(f"at most {MOST_SECONDS:.0f} s, and as many requests for {replicas} replicas as for {FEW}")
-    return int(few != many or wall > MOST_SECONDS)
+    (count, small, _, few), (_, wall, cpu, many) = found
+    return reported(
+        [
+            Row(
+                f"a window of {replicas} replicas behind Prometheus ({cpu:.2f} s of CPU here), against {count}",
+                shown_seconds(wall), shown_seconds(small), f"{wall / small:.1f}", f"at most {MOST_SECONDS:.0f} s",
+                wall <= MOST_SECONDS,
+            ),
+            Row("HTTP requests for it", str(many), str(few), f"{many / few:.1f}", "exactly 1", few == many),
+        ]
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from pathlib import Path
 from subprocess import DEVNULL, Popen
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from rows import Row, reported
 from vllm_pages import write_pages
 
 WINDOWS = 100
@@ -44,7 +45,7 @@ def pytest_collect_file(file_path, parent):
 """
 
 
-def main() -> int:
+def rows() -> list[Row]:
     """Run both in turns."""
     with tempfile.TemporaryDirectory() as name:
         gates, bare = gate_folder(Path(name, "gates")), bare_folder(Path(name, "bare"))
@@ -52,10 +53,13 @@ def main() -> int:
         run(gates), run(bare, "-p", "no:llmroof")
         times = [(run(gates), run(bare, "-p", "no:llmroof")) for _ in range(RUNS)]
     of_gates, of_bare = (min(column) for column in zip(*times, strict=True))
-    print(f"{WINDOWS * GATES} gates over {WINDOWS} windows: {of_gates:.2f} s of CPU")
-    print(f"{WINDOWS * GATES} items that do nothing: {of_bare:.2f} s of CPU")
-    print(f"ratio {of_gates / of_bare:.2f} (at most {MOST})")
-    return int(of_gates > MOST * of_bare)
+    ratio = of_gates / of_bare
+    return [
+        Row(
+            f"{WINDOWS * GATES} gates over {WINDOWS} windows, against items that do nothing",
+            f"{of_gates:.2f} s", f"{of_bare:.2f} s", f"{ratio:.2f}", f"at most {MOST}", ratio <= MOST,
+        )
+    ]  # fmt: skip
 
 
 def gate_folder(folder: Path) -> Path:
@@ -98,4 +102,4 @@ def run(folder: Path, *options: str) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(reported(rows()))
