@@ -27,17 +27,15 @@ class Waiting:
 
 def waiting_of(timelines: Sequence[Timeline], matched: Matched) -> tuple[Waiting, ...]:
     """For each rank of a group. The first collectives hold the start of the recording, and are left out."""
-    skip = 1 if matched.rows.shape[1] > 2 else 0
+    skip = 1 if matched.rows.shape[1] > 1 else 0
     waits, late, rows = matched.waits[:, skip:], matched.late[skip:], matched.rows[:, skip:]
-    idle = [_idle(timeline) for timeline in timelines]
-    # What the late rank did just before it came: as long as the others waited for it.
-    held_up = np.zeros(waits.shape, dtype=np.int64)
-    for rank, timeline in enumerate(timelines):
-        for_it = late == rank
-        starts = timeline.work.start[rows[rank, for_it]]
-        for waiter in range(len(timelines)):
-            waited = waits[waiter, for_it]
-            held_up[waiter, for_it] = idle[rank].within(starts - waited, starts)
+    idle = np.zeros(rows.shape, dtype=np.int64)
+    if skip:  # since the collective before
+        for rank, timeline in enumerate(timelines):
+            before = timeline.work.end[matched.rows[rank, :-1]]
+            idle[rank] = _idle(timeline).within(before, np.maximum(timeline.work.start[rows[rank]], before))
+    # How much longer than each rank itself the late one did nothing: the rest of the wait was for its work.
+    held_up = np.clip(idle[late, np.arange(len(late))] - idle, 0, waits)
     total = int(waits.sum())
     found = []
     for rank, timeline in enumerate(timelines):

@@ -24,6 +24,7 @@ _UNTOLD: Final = 0.1
 """Transport is told while collectives without a figure take no more than this part of their time."""
 _AGREE: Final = 0.5
 """Ends of one collective on two clocks differ by less than this part of the time between two collectives."""
+_NUMBERED, _IN_ORDER = "numbered", "in order"
 _TOGETHER_NS: Final = 10_000
 """One collective ends on all ranks of a machine within this."""
 
@@ -108,13 +109,13 @@ def match(timelines: Sequence[Timeline], rows: Sequence[Int64]) -> Matched | Non
     if len(timelines) < 2 or None in ranks or len(set(ranks)) < len(ranks):
         return None
     begun = _common_start(timelines, rows)
-    if begun is None and len({len(own) for own in rows}) > 1:
-        return None  # nothing tells which of them are missing
     keyed = [
         _keys(timeline, own[timeline.work.end[own] + (timeline.zero_unix_ns or 0) >= begun] if begun else own)
         for timeline, own in zip(timelines, rows, strict=True)
     ]
     common = set(keyed[0]).intersection(*keyed[1:])
+    if begun is None and len({len(own) for own in rows}) > 1:  # only numbers tell which of them are missing
+        common = {key for key in common if key[0] == _NUMBERED}
     if not common:
         return None
     ordered = sorted(common, key=lambda key: keyed[0][key])
@@ -144,11 +145,11 @@ def _keys(timeline: Timeline, rows: Int64) -> dict[tuple[object, ...], int]:
         place = numbered.get(row)
         if place is not None:
             group = timeline.names[int(timeline.collectives.group[place])]
-            keys["numbered", group, int(timeline.collectives.sequence[place])] = row
+            keys[_NUMBERED, group, int(timeline.collectives.sequence[place])] = row
             continue
         kind = (int(work.name[row]), int(work.size[row]))
         order = counts[kind] = counts.get(kind, -1) + 1
-        keys["in order", timeline.names[kind[0]], kind[1], order] = row
+        keys[_IN_ORDER, timeline.names[kind[0]], kind[1], order] = row
     return keys
 
 

@@ -1,0 +1,359 @@
+"""Timelines whose truth is known, one for each cause, through the profiler's own format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from timelines import (
+    ATTENTION,
+    CUSTOM_ALL_REDUCE,
+    GEMM,
+    MICROSECOND,
+    NCCL_ALL_REDUCE,
+    NCCL_SEND_RECV,
+    Schedule,
+    write_kineto,
+)
+
+from pytest_llmroof.errors import SourceError
+from pytest_llmroof.profiles.analyse import analyse, analyse_ranks
+from pytest_llmroof.profiles.chrome import read_chrome
+from pytest_llmroof.profiles.figures import TimelineFigures
+
+US = MICROSECOND
+STEPS = 8
+
+
+def figures(tmp_path: Path, *schedules: Schedule) -> tuple[TimelineFigures, ...]:
+    timelines = []
+    for index, schedule in enumerate(schedules):
+        (timeline,) = read_chrome(write_kineto(schedule, tmp_path / f"rank{index}.pt.trace.json"))
+        timelines.append(timeline)
+    return analyse_ranks(timelines)
+
+
+def submitted(
+    step: Callable[[int], list[tuple[str, int, int]]], period: int, schedule: Schedule | None = None, stream: int = 7
+) -> Schedule:
+    """Steps whose work was all submitted one period ahead."""
+    found = schedule or Schedule()
+    for number in range(STEPS):
+        begin = number * period
+        if schedule is None:
+            found.step(begin - period, begin - period // 2)
+        for name, start, end in step(begin):
+            found.launch(begin - period + (start - begin) // 4, [(name, start, end)], stream=stream)
+    return found
+
+
+def test_many_gaps_of_ten_microseconds_are_the_hosts(tmp_path: Path) -> None:
+    """50 kernels of 20 us, 10 us apart, each launched after the one before had ended: by their sum, not their length.
+
+    A step of 50 * 30 = 1500 us is busy for 50 * 20 = 1000 us: 66.7 %, and 33.3 % idle for the host.
+    """
+    schedule = Schedule()
+    for step in range(STEPS):
+        schedule.step(step * 1500 * US, (step * 1500 + 1490) * US)
+        for kernel in range(50):
+            start = (step * 1500 + kernel * 30 + 10) * US
+            schedule.launch(start - 8 * US, [(GEMM, start, start + 20 * US)])
+    (found,) = figures(tmp_path, schedule)
+    decode = found.steps["decode"]
+    assert decode.median_seconds == pytest.approx(1500e-6)
+    assert decode.count == STEPS - 2  # without the first, and the last, whose end is not known
+    assert decode.decode_tokens == 32
+    assert decode.shares.busy == pytest.approx(2 / 3)
+    assert decode.shares.host_bound == pytest.approx(1 / 3)
+    assert decode.shares.exposed == decode.shares.transport == decode.shares.waiting == 0
+    # 49 of 50 gaps lie between kernels of one step, the 50th before the next step's first kernel.
+    assert decode.shares.idle_within == pytest.approx(49 / 150)
+    assert decode.shares.idle_between == pytest.approx(1 / 150)
+    assert found.gap_seconds(0.5) == pytest.approx(10e-6)
+    assert found.host is not None
+    # Of 10 us, the call that launches takes 5.
+    assert (found.host.calling, found.host.elsewhere) == (pytest.approx(0.5), pytest.approx(0.5))
+    assert found.graph_launched == 0
+    assert not found.distortions
+
+
+def test_a_custom_all_reduce_that_nothing_hides_is_exposed(tmp_path: Path) -> None:
+    """GEMM 60 us, all-reduce 40 us, back to back: 40 % of the step, and all of it transport: it never varies."""
+    (found,) = figures(
+        tmp_path,
+        submitted(
+            lambda at: [
+                (GEMM if part % 2 == 0 else CUSTOM_ALL_REDUCE, at + (part // 2 * 100 + part % 2 * 60) * US,
+                 at + (part // 2 * 100 + 60 + part % 2 * 40) * US)
+                for part in range(20)
+            ],
+            1000 * US,
+            None,
+        ),
+    )  # fmt: skip
+    shares = found.typical("decode")
+    assert shares.busy == pytest.approx(1)
+    assert shares.exposed == shares.communication == pytest.approx(0.4)
+    assert shares.transport == pytest.approx(0.4)
+    assert shares.waiting == shares.hidden == pytest.approx(0)
+    assert found.classes["communication"] == pytest.approx(0.4)
+
+
+def test_replayed_graphs_are_neither(tmp_path: Path) -> None:
+    """One launch, 100 kernels of 9 us, 1 us apart: 90 % busy, and the pauses are how devices go from one to the next."""
+    schedule = Schedule()
+    for step in range(STEPS):
+        begin = step * 1000 * US
+        names = [ATTENTION if kernel % 4 == 0 else GEMM for kernel in range(100)]
+        runs = [(name, begin + 10 * k * US, begin + (10 * k + 9) * US) for k, name in enumerate(names)]
+        schedule.launch(begin - 300 * US, runs, api="cudaGraphLaunch")
+    (found,) = figures(tmp_path, schedule)
+    assert found.steps_by == "graph replays"
+    assert found.graph_launched == 1
+    shares = found.typical()
+    assert shares.busy == pytest.approx(0.9)
+    assert shares.back_to_back == pytest.approx(0.1)
+    assert shares.host_bound == shares.launch_in_flight == 0
+    assert found.classes["attention"] == pytest.approx(0.25)
+
+
+def test_pieces_of_graphs_around_attention_are_no_steps(tmp_path: Path) -> None:
+    schedule = Schedule()
+    for piece in range(12):
+        begin = piece * 100 * US
+        schedule.launch(begin - 90 * US, [(GEMM, begin, begin + 50 * US)], api="cudaGraphLaunch")
+        schedule.launch(begin - 80 * US, [(ATTENTION, begin + 50 * US, begin + 100 * US)])
+    (found,) = figures(tmp_path, schedule)
+    assert found.steps_by is None
+    assert found.graph_launched == pytest.approx(0.5)
+    assert any("steps could not be told apart" in said for said in found.distortions)
+
+
+def test_communication_beside_computation_is_hidden(tmp_path: Path) -> None:
+    """GEMMs fill the step; an all-reduce of 400 us of 1000 runs on a stream of its own beside them."""
+    schedule = submitted(lambda at: [(GEMM, at + k * 100 * US, at + (k + 1) * 100 * US) for k in range(10)], 1000 * US)
+    submitted(lambda at: [(NCCL_ALL_REDUCE, at + 200 * US, at + 600 * US)], 1000 * US, schedule, stream=20)
+    (found,) = figures(tmp_path, schedule)
+    shares = found.typical("decode")
+    assert shares.busy == pytest.approx(1)
+    assert shares.exposed == shares.transport == shares.waiting == 0
+    assert shares.hidden == shares.communication == pytest.approx(0.4)
+
+
+def two_ranks(late_starts: int, late_works: int) -> tuple[Schedule, Schedule]:
+    """Two ranks that reduce every 200 us for 20 us; what rank 1 does before lasts longer, or starts later.
+
+    Rank 0 computes 100 us and arrives; rank 1 arrives ``late_starts + late_works`` us after it.
+    """
+    late = (late_starts + late_works) * US
+    ranks = []
+    for rank in range(2):
+        schedule = Schedule(rank=rank, world_size=2, zero_unix_ns=1_767_189_312_000_000_000 + rank * 777)
+        for step in range(STEPS):
+            begin = step * 2000 * US - rank * 777
+            schedule.step(begin - 50 * US, begin + 1900 * US)
+            for part in range(10):
+                at = begin + part * 200 * US
+                gemm = at + (late_starts * US if rank else 0)
+                arrives = at + 100 * US + (late if rank else 0)
+                schedule.launch(gemm - 6 * US, [(GEMM, gemm, arrives)])
+                schedule.launch(at + 50 * US, [(NCCL_ALL_REDUCE, arrives, at + 120 * US + late)])
+        ranks.append(schedule)
+    return ranks[0], ranks[1]
+
+
+@pytest.mark.parametrize(("late", "cause"), [((40, 0), "host gaps"), ((0, 40), "imbalance")])
+def test_a_straggler_is_told_from_a_slow_network(tmp_path: Path, late: tuple[int, int], cause: str) -> None:
+    """Rank 0 waits 40 of every 200 us (20 %) for rank 1; the transfer takes 20 us (10 %) on both."""
+    fast, slow = figures(tmp_path, *two_ranks(*late))
+    shares = fast.typical("decode")
+    assert (shares.transport, shares.waiting) == (pytest.approx(0.1), pytest.approx(0.2))
+    assert fast.waiting_cause == cause
+    assert slow.typical("decode").transport == pytest.approx(0.1)
+    assert slow.typical("decode").waiting == pytest.approx(0)
+    assert slow.waiting_cause is None
+    assert (fast.late, slow.late) == (0, 1)  # all of the waiting is for rank 1
+    assert fast.ranks == slow.ranks == 2
+
+
+def test_a_slow_network_makes_nobody_wait(tmp_path: Path) -> None:
+    fast, slow = figures(tmp_path, *two_ranks(0, 0))
+    for found in (fast, slow):
+        shares = found.typical("decode")
+        assert (shares.transport, shares.waiting) == (pytest.approx(0.1), pytest.approx(0))
+        assert found.waiting_cause is None
+
+
+def test_one_rank_alone_tells_waiting_by_its_quickest_collectives(tmp_path: Path) -> None:
+    """Of the same all-reduces, every tenth takes 20 us and the others 60: 36 us a collective are waiting."""
+    schedule = Schedule(world_size=2)
+    for number in range(400):
+        at = number * 100 * US
+        lasts = (20 if number % 5 == 0 else 60) * US
+        schedule.launch(
+            at - 90 * US, [(GEMM, at, at + 40 * US), (CUSTOM_ALL_REDUCE, at + 40 * US, at + 40 * US + lasts)]
+        )
+    (found,) = figures(tmp_path, schedule)
+    # 320 of 400 wait 40 of 100 us each: 32 %. Transport is 20 %.
+    assert found.whole.transport == pytest.approx(0.2, abs=1e-3)
+    assert found.whole.waiting == pytest.approx(0.32, abs=1e-3)
+    assert found.waiting_cause is None  # another rank's fault: which, one rank cannot tell
+
+
+def test_a_stage_that_waits_for_another_is_a_pipeline_bubble(tmp_path: Path) -> None:
+    """Stage 1 receives for 10 us what it waited 90 us for."""
+    ranks = []
+    for rank in range(2):
+        schedule = Schedule(rank=rank, world_size=2)
+        for step in range(STEPS):
+            begin = step * 200 * US
+            schedule.step(begin - 50 * US, begin + 90 * US)
+            receives = begin if rank else begin + 90 * US
+            schedule.launch(begin - 20 * US, [(GEMM, begin + 100 * US, begin + 190 * US)] if rank else
+                            [(GEMM, begin, begin + 90 * US)])  # fmt: skip
+            schedule.launch(begin - 10 * US, [(NCCL_SEND_RECV, receives, begin + 100 * US)])
+        ranks.append(schedule)
+    first, second = figures(tmp_path, *ranks)
+    assert second.waiting_cause == "pipeline bubble"
+    assert second.typical("decode").waiting == pytest.approx(90 / 200)
+    assert second.typical("decode").transport == pytest.approx(10 / 200)
+    assert first.late == 1
+    assert first.waiting_cause is None
+
+
+def test_ranks_whose_recordings_begin_apart_are_matched_by_their_clocks(tmp_path: Path) -> None:
+    fast, slow = two_ranks(40, 0)
+    cut = 7 * 2  # the second rank lacks its first 7 collectives
+    slow = replace(slow, work=slow.work[cut:], calls=slow.calls[cut:])
+    first, second = figures(tmp_path, fast, slow)
+    assert first.late == 0
+    assert second.late == 1
+    assert first.typical("decode").waiting == pytest.approx(0.2)
+
+
+def test_ranks_that_never_met_are_not_compared(tmp_path: Path) -> None:
+    """Collectives in the same order that end at other times are not the same ones."""
+    fast, slow = two_ranks(40, 0)
+    for one in slow.work:
+        assert one.end >= one.start
+    drifting = replace(
+        slow,
+        work=[replace(one, start=one.start * 3 // 2, end=one.end * 3 // 2) for one in slow.work],
+        calls=[],
+        steps=[],
+    )
+    first, second = figures(tmp_path, fast, drifting)
+    assert first.ranks == second.ranks == 1
+    assert first.late is second.late is None
+
+
+def test_numbered_collectives_are_matched_by_their_numbers(tmp_path: Path) -> None:
+    """The second rank's recording lacks one; without a clock, only the numbers tell which."""
+    ranks = []
+    for rank in range(2):
+        schedule = Schedule(rank=rank, world_size=2, zero_unix_ns=None)
+        for number in range(30):
+            at, lasts = number * 1000 * US, 100 * US if rank else (100 + number) * US
+            schedule.launch(at - 100 * US, [(NCCL_ALL_REDUCE, at, at + lasts)])
+            schedule.work[-1] = replace(schedule.work[-1], sequence=number + 5)
+        ranks.append(schedule)
+    del ranks[1].work[3]
+    first, second = figures(tmp_path, *ranks)
+    assert first.ranks == second.ranks == 2
+    # Waiting: 0 + 1 + ... + 29 us but for number 3 (which rank 1 lacks, so it counts as transport) of 29129 us.
+    assert first.whole.waiting == pytest.approx((435 - 3) / 29129)
+
+
+def test_an_opaque_replay_hides_its_communication(tmp_path: Path) -> None:
+    """Nothing here writes them for PyTorch: a timeline of another profiler, with whole replays as single work."""
+    from dataclasses import replace as changed
+
+    import numpy as np
+
+    from pytest_llmroof.profiles.timeline import GRAPH
+
+    schedule = submitted(lambda at: [(GEMM, at, at + 990 * US)], 1000 * US, None)
+    (timeline,) = read_chrome(write_kineto(replace(schedule, world_size=2), tmp_path / "t.json"))
+    opaque = changed(timeline, work=changed(timeline.work, kind=np.full(len(timeline.work), GRAPH, dtype=np.uint8)))
+    found = analyse(opaque)
+    assert found.whole.busy == pytest.approx((STEPS * 990) / (STEPS * 1000 - 10))
+    assert found.whole.communication is None
+    assert found.whole.exposed is None
+    assert found.graph_launched == 1
+    assert found.classes == {"graph replays": pytest.approx(1)}
+    assert any("--cuda-graph-trace=node" in said for said in found.distortions)
+    alone = analyse(changed(opaque, world_size=1))
+    assert alone.whole.exposed == 0
+
+
+def test_what_the_profiler_costs_is_said(tmp_path: Path) -> None:
+    schedule = submitted(lambda at: [(GEMM, at, at + 990 * US)], 1000 * US, None)
+    (found,) = figures(tmp_path, replace(schedule, options=("with_stack", "record_shapes")))
+    assert any(said.startswith("recorded with with_stack and record_shapes") for said in found.distortions)
+
+
+def test_the_capture_of_graphs_is_refused(tmp_path: Path) -> None:
+    schedule = Schedule()
+    schedule.launch(0, [(GEMM, 20 * US, 40 * US)])
+    for number in range(100):
+        schedule.launch(number * 10 * US, [])
+    schedule.launch(1001 * US, [], api="cudaStreamBeginCapture")
+    (timeline,) = read_chrome(write_kineto(schedule, tmp_path / "capture.json"))
+    with pytest.raises(
+        SourceError, match=r"capture\.json was recorded while graphs were captured \(1 kernels ran of 101"
+    ):
+        analyse(timeline)
+
+
+def test_a_trimmed_recording_is_judged_by_its_step(tmp_path: Path) -> None:
+    """One kernel, 400 ms of nothing although work had been submitted, then a step of 1 ms that is always busy."""
+    schedule = Schedule()
+    schedule.step(-10 * US, 400_500 * US)
+    schedule.launch(-8 * US, [(GEMM, 0, 5 * US)])
+    schedule.launch(20 * US, [(GEMM, 400_000 * US + k * 10 * US, 400_010 * US + k * 10 * US) for k in range(100)])
+    (found,) = figures(tmp_path, schedule)
+    assert found.whole.busy == pytest.approx(1005 / 401_000)
+    assert any("the recording was trimmed" in said for said in found.distortions)
+    assert found.typical().busy == pytest.approx(1)
+    assert found.typical().seconds == pytest.approx(1e-3)
+
+
+def test_idle_time_without_launches_has_no_cause(tmp_path: Path) -> None:
+    schedule = Schedule()
+    for number in range(10):
+        at = number * 1000 * US
+        schedule.launch(0, [(GEMM, at, at + 500 * US)])
+    schedule = replace(schedule, calls=[])
+    (found,) = figures(tmp_path, schedule)
+    assert found.whole.unknown == pytest.approx(found.whole.idle)
+    assert not found.whole.causes_known
+    assert any("its cause is not known" in said for said in found.distortions)
+
+
+def test_less_than_a_step_is_not_judged(tmp_path: Path) -> None:
+    schedule = Schedule()
+    schedule.launch(-10 * US, [(GEMM, 0, 100 * US)])
+    (found,) = figures(tmp_path, schedule)
+    assert found.abstain == "rank0.pt.trace.json holds 100 µs of GPU activity only, less than a step takes"
+
+
+def test_prefill_and_decode_are_told_apart(tmp_path: Path) -> None:
+    """Every third step computes a prompt of 900 tokens for 3 ms; decode steps take 1 ms, half of it idle."""
+    schedule, at = Schedule(), 0
+    for number in range(30):
+        prefill = number % 3 == 2
+        name = "execute_context_1(900)_generation_0(0)" if prefill else "execute_context_0(0)_generation_16(16)"
+        schedule.step(at, at + 100 * US, name)
+        schedule.launch(at + 10 * US, [(GEMM, at + 20 * US, at + (3000 if prefill else 520) * US)])
+        at += (3000 if prefill else 1000) * US
+    (found,) = figures(tmp_path, schedule)
+    prefill, decode = found.steps["prefill"], found.steps["decode"]
+    assert (prefill.prefill_tokens, prefill.prefill_requests, decode.decode_tokens) == (900, 1, 16)
+    assert decode.median_seconds == pytest.approx(1e-3)
+    assert decode.shares.busy == pytest.approx(0.5)
+    assert decode.shares.idle_between == pytest.approx(0.5)
+    assert prefill.median_seconds == pytest.approx(3e-3)
+    assert prefill.shares.busy == pytest.approx(2980 / 3000)
+    assert found.steps[None].count == prefill.count + decode.count == 28
