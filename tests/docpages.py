@@ -10,8 +10,9 @@ A page is Markdown. Before a fenced block, comments may say what is to be done w
     <!-- refused -->              a gate file with mistakes
     <!-- not a gate file -->      YAML of another kind
 
-Every page has a folder of its own, with a copy of ``examples/`` and a server of metrics at http://localhost:8000. Its
-blocks run there in order. In ``console`` blocks a line ``...`` stands for any lines that are left out.
+Every page has a folder of its own, with a copy of ``examples/``, a server of metrics at http://localhost:8000, and one
+that also streams completions at http://localhost:8080. Its blocks run there in order. In ``console`` blocks a line
+``...`` stands for any lines that are left out.
 
 ``python tests/docpages.py`` writes the real output into the console blocks that leave nothing out, and every table
 that is generated (between ``<!-- generated: NAME -->`` and ``<!-- end -->``).
@@ -34,6 +35,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 
+from completions import Server, serving
 from vllm_pages import Load
 from vllm_pages import page as engine_page
 
@@ -41,6 +43,7 @@ ROOT: Final = Path(__file__).parents[1]
 PAGES: Final = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 SHOWN_SERVER: Final = "http://localhost:8000"
+SHOWN_ENGINE: Final = "http://localhost:8080"
 _FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _MARKERS: Final = re.compile(r"((?:^<!-- [^\n]* -->\n+)+)\Z", re.MULTILINE)
 _MARKER: Final = re.compile(r"<!-- ([\w ]+?)(?:: (.*?)| (\d+))? -->")
@@ -92,9 +95,10 @@ def shown_runs(block: Block) -> list[tuple[str, str]]:
 class Desk:
     """The folder in which the blocks of a page run."""
 
-    def __init__(self, folder: Path, server: str) -> None:
+    def __init__(self, folder: Path, server: str, engine: str) -> None:
         self.folder = folder
         self.server = server
+        self.engine = engine
         ignored = shutil.ignore_patterns("__pycache__", ".pytest_cache")
         shutil.copytree(ROOT / "examples", folder / "examples", ignore=ignored)
         shutil.copytree(ROOT / "examples/recordings", folder / "recordings")  # a reader's own
@@ -122,8 +126,8 @@ class Desk:
         return path
 
     def here(self, text: str) -> str:
-        """The text with the address of the server that runs here."""
-        return text.replace(SHOWN_SERVER, self.server)
+        """The text with the addresses of the servers that run here."""
+        return text.replace(SHOWN_SERVER, self.server).replace(SHOWN_ENGINE, self.engine)
 
     def shell(self, script: str) -> subprocess.CompletedProcess[str]:
         """Run a script; standard error goes with standard output, in order."""
@@ -142,7 +146,8 @@ class Desk:
 
     def _as_shown(self, text: str) -> str:
         """What a command printed, in the words of a page."""
-        text = text.replace(self.server, SHOWN_SERVER).replace(str(self.folder), "/work")
+        text = text.replace(self.server, SHOWN_SERVER).replace(self.engine, SHOWN_ENGINE)
+        text = text.replace(str(self.folder), "/work")
         text = re.sub(r"in \d+\.\d+s\b", "in 0.50s", text)
         text = re.sub(r"(?m)[ \t]+$", "", text).strip("\n")
         return f"{text}\n" if text else ""
@@ -175,7 +180,7 @@ _LOAD: Final = Load(
 
 @contextmanager
 def desk_for(folder: Path) -> Iterator[Desk]:
-    """A desk with its server: an engine under steady load, whose counters move with the clock."""
+    """A desk with its servers: an engine under steady load, whose counters move with the clock, and one for probes."""
     started = time.monotonic()
 
     class Handler(BaseHTTPRequestHandler):
@@ -194,7 +199,8 @@ def desk_for(folder: Path) -> Iterator[Desk]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        yield Desk(folder, f"http://127.0.0.1:{server.server_port}")
+        with serving(Server(step_seconds=0.0062, first_seconds=0.03)) as engine:
+            yield Desk(folder, f"http://127.0.0.1:{server.server_port}", engine.address)
     finally:
         server.shutdown()
         thread.join()

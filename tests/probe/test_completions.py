@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -194,7 +194,7 @@ def test_silence_ends_at_the_deadline(server: Server) -> None:
 
 
 @pytest.fixture
-def other(serve: Serve) -> Iterator[Server]:
+def other(serve: Serve) -> Server:
     return serve(Server())
 
 
