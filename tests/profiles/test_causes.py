@@ -74,7 +74,8 @@ def test_many_gaps_of_ten_microseconds_are_the_hosts(tmp_path: Path) -> None:
     assert found.gap_seconds(0.5) == pytest.approx(10e-6)
     assert found.host is not None
     # Of 10 us, the call that launches takes 5.
-    assert (found.host.calling, found.host.elsewhere) == (pytest.approx(0.5), pytest.approx(0.5))
+    assert found.host.calling == pytest.approx(0.5)
+    assert found.host.elsewhere == pytest.approx(0.5)
     assert found.graph_launched == 0
     assert not found.distortions
 
@@ -102,7 +103,7 @@ def test_a_custom_all_reduce_that_nothing_hides_is_exposed(tmp_path: Path) -> No
 
 
 def test_replayed_graphs_are_neither(tmp_path: Path) -> None:
-    """One launch, 100 kernels of 9 us, 1 us apart: 90 % busy, and the pauses are how devices go from one to the next."""
+    """One launch, 100 kernels of 9 us, 1 us apart: 90 % busy, and the pauses are the device's own."""
     schedule = Schedule()
     for step in range(STEPS):
         begin = step * 1000 * US
@@ -169,7 +170,8 @@ def test_a_straggler_is_told_from_a_slow_network(tmp_path: Path, late: tuple[int
     """Rank 0 waits 40 of every 200 us (20 %) for rank 1; the transfer takes 20 us (10 %) on both."""
     fast, slow = figures(tmp_path, *two_ranks(*late))
     shares = fast.typical("decode")
-    assert (shares.transport, shares.waiting) == (pytest.approx(0.1), pytest.approx(0.2))
+    assert shares.transport == pytest.approx(0.1)
+    assert shares.waiting == pytest.approx(0.2)
     assert fast.waiting_cause == cause
     assert slow.typical("decode").transport == pytest.approx(0.1)
     assert slow.typical("decode").waiting == pytest.approx(0)
@@ -182,7 +184,8 @@ def test_a_slow_network_makes_nobody_wait(tmp_path: Path) -> None:
     fast, slow = figures(tmp_path, *two_ranks(0, 0))
     for found in (fast, slow):
         shares = found.typical("decode")
-        assert (shares.transport, shares.waiting) == (pytest.approx(0.1), pytest.approx(0))
+        assert shares.transport == pytest.approx(0.1)
+        assert shares.waiting == pytest.approx(0)
         assert found.waiting_cause is None
 
 
@@ -192,9 +195,8 @@ def test_one_rank_alone_tells_waiting_by_its_quickest_collectives(tmp_path: Path
     for number in range(400):
         at = number * 100 * US
         lasts = (20 if number % 5 == 0 else 60) * US
-        schedule.launch(
-            at - 90 * US, [(GEMM, at, at + 40 * US), (CUSTOM_ALL_REDUCE, at + 40 * US, at + 40 * US + lasts)]
-        )
+        reduce = (CUSTOM_ALL_REDUCE, at + 40 * US, at + 40 * US + lasts)
+        schedule.launch(at - 90 * US, [(GEMM, at, at + 40 * US), reduce])
     (found,) = figures(tmp_path, schedule)
     # 320 of 400 wait 40 of 100 us each: 32 %. Transport is 20 %.
     assert found.whole.transport == pytest.approx(0.2, abs=1e-3)
@@ -236,14 +238,8 @@ def test_ranks_whose_recordings_begin_apart_are_matched_by_their_clocks(tmp_path
 def test_ranks_that_never_met_are_not_compared(tmp_path: Path) -> None:
     """Collectives in the same order that end at other times are not the same ones."""
     fast, slow = two_ranks(40, 0)
-    for one in slow.work:
-        assert one.end >= one.start
-    drifting = replace(
-        slow,
-        work=[replace(one, start=one.start * 3 // 2, end=one.end * 3 // 2) for one in slow.work],
-        calls=[],
-        steps=[],
-    )
+    later = [replace(one, start=one.start * 3 // 2, end=one.end * 3 // 2) for one in slow.work]
+    drifting = replace(slow, work=later, calls=[], steps=[])
     first, second = figures(tmp_path, fast, drifting)
     assert first.ranks == second.ranks == 1
     assert first.late is second.late is None
@@ -262,8 +258,9 @@ def test_numbered_collectives_are_matched_by_their_numbers(tmp_path: Path) -> No
     del ranks[1].work[3]
     first, second = figures(tmp_path, *ranks)
     assert first.ranks == second.ranks == 2
-    # Waiting: 0 + 1 + ... + 29 us but for number 3 (which rank 1 lacks, so it counts as transport) of 29129 us.
-    assert first.whole.waiting == pytest.approx((435 - 3) / 29129)
+    # Waiting: 0 + 1 + ... + 29 us of 29129. Number 3, which rank 1 lacks, took 103 us; the tenth percentile of all is
+    # 102.9 us: 0.1 us of it are waiting, not 3.
+    assert first.whole.waiting == pytest.approx((435 - 3 + 0.1) / 29129)
 
 
 def test_an_opaque_replay_hides_its_communication(tmp_path: Path) -> None:
@@ -301,9 +298,7 @@ def test_the_capture_of_graphs_is_refused(tmp_path: Path) -> None:
         schedule.launch(number * 10 * US, [])
     schedule.launch(1001 * US, [], api="cudaStreamBeginCapture")
     (timeline,) = read_chrome(write_kineto(schedule, tmp_path / "capture.json"))
-    with pytest.raises(
-        SourceError, match=r"capture\.json was recorded while graphs were captured \(1 kernels ran of 101"
-    ):
+    with pytest.raises(SourceError, match=r"capture\.json was recorded while graphs were captured \(1 kernels ran"):
         analyse(timeline)
 
 
@@ -343,11 +338,11 @@ def test_prefill_and_decode_are_told_apart(tmp_path: Path) -> None:
     """Every third step computes a prompt of 900 tokens for 3 ms; decode steps take 1 ms, half of it idle."""
     schedule, at = Schedule(), 0
     for number in range(30):
-        prefill = number % 3 == 2
-        name = "execute_context_1(900)_generation_0(0)" if prefill else "execute_context_0(0)_generation_16(16)"
+        prompt = number % 3 == 2
+        name = "execute_context_1(900)_generation_0(0)" if prompt else "execute_context_0(0)_generation_16(16)"
         schedule.step(at, at + 100 * US, name)
-        schedule.launch(at + 10 * US, [(GEMM, at + 20 * US, at + (3000 if prefill else 520) * US)])
-        at += (3000 if prefill else 1000) * US
+        schedule.launch(at + 10 * US, [(GEMM, at + 20 * US, at + (3000 if prompt else 520) * US)])
+        at += (3000 if prompt else 1000) * US
     (found,) = figures(tmp_path, schedule)
     prefill, decode = found.steps["prefill"], found.steps["decode"]
     assert (prefill.prefill_tokens, prefill.prefill_requests, decode.decode_tokens) == (900, 1, 16)
