@@ -52,6 +52,7 @@ def main() -> int:
                         help="where environments, model and results go (default: %(default)s)")  # fmt: skip
     parser.add_argument("--gpu", type=Path, metavar="FILE",
                         help="what this machine reaches, like examples/cpu/cpu.yaml (default: measured)")  # fmt: skip
+    parser.add_argument("--again", type=Path, metavar="FOLDER", help="replay and check the results of an earlier run")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="pack the results as test data, into this folder")
     given = parser.parse_args()
     work = given.work.resolve()
@@ -61,15 +62,17 @@ def main() -> int:
         say(f"{given.engine}: environment and model in {work}")
         plugin = _plugin(work)
         engine = ENGINES[given.engine](work)
-        folder.mkdir()
-        run = Run(engine, folder, plugin, given.gpu)
-        run.everything()
+        run = Run(engine, given.again.resolve() if given.again else folder, plugin, given.gpu)
+        if not given.again:
+            run.prepare()
+            run.serve()
+        run.replays()
         if given.keep:
-            keep.results(folder, given.keep.resolve())
+            keep.results(run.folder, given.keep.resolve())
     except Broken as problem:
         print(f"real_engine: {problem}", file=sys.stderr)
         return 1
-    say(f"results are in {folder}")
+    say(f"results are in {run.folder}")
     for difference in run.checks.wrong:
         print(f"DIFFERS  {difference}", file=sys.stderr)
     print(f"{run.checks.held - len(run.checks.wrong)} of {run.checks.held} checks hold")

@@ -35,7 +35,7 @@ def results(folder: Path, target: Path) -> None:
 
 def _wanted(folder: Path) -> Iterator[Path]:
     yield from (folder / name for name in (*FACTS, *REPORTS))
-    yield from sorted(folder.glob("*-load.json"))
+    yield from (*sorted(folder.glob("*-load.json")), *folder.glob("llama-bench.json"))
     for top in ("recordings", "kept"):
         yield from (path for path in sorted((folder / top).rglob("*")) if path.is_file())
 

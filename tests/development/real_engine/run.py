@@ -37,30 +37,30 @@ class Run:
     def __init__(self, engine: Engine, folder: Path, plugin: Path, gpu: Path | None) -> None:
         self.engine, self.folder, self.plugin, self.gpu = engine, folder, plugin, gpu
         self.checks = checks.Checks()
+        self.same_version = False
         self.log = folder / "commands.log"
-        model = engine.model if engine.model.is_dir() else engine.model.with_name("model")
-        # The model is called after its folder.
-        (folder / SERVED).mkdir()
-        shutil.copy(model / "config.json", folder / SERVED)
-        self.config: dict[str, Any] = json.loads((folder / SERVED / "config.json").read_text())
-        (folder / "pytest.ini").write_text("[pytest]\naddopts = -p no:cacheprovider --strict-markers\n")
-        (folder / "model").symlink_to(model)
-        self.served: dict[str, object] = {"gpu": "cpu.yaml", "model": SERVED}
-        self.served["deployment"] = {"tensor_parallel": 1}
-        if engine.model.is_file():
-            (folder / f"{SERVED}.gguf").symlink_to(engine.model)
-            self.served["model"] = f"{SERVED}.gguf"
+        # A model is called after its folder or file.
+        model = SERVED if engine.model.is_dir() else f"{SERVED}.gguf"
+        self.served = {"gpu": "cpu.yaml", "model": model, "deployment": {"tensor_parallel": 1}}
 
-    def everything(self) -> None:
-        """All steps, the server's end included."""
+    def prepare(self) -> None:
+        """What all steps need: the model's description, this machine's, and a pytest that is nobody else's."""
+        self.folder.mkdir()
+        model = self.engine.model if self.engine.model.is_dir() else self.engine.model.with_name("model")
+        (self.folder / SERVED).mkdir()
+        shutil.copy(model / "config.json", self.folder / SERVED)
+        (self.folder / "model").symlink_to(model)
+        if self.engine.model.is_file():
+            (self.folder / f"{SERVED}.gguf").symlink_to(self.engine.model)
+        (self.folder / "pytest.ini").write_text("[pytest]\naddopts = -p no:cacheprovider --strict-markers\n")
         if self.gpu is None:
             say("measure this machine (--gpu=FILE where something else keeps it busy)")
         described = json.dumps(machine(self.engine)) if self.gpu is None else self.gpu.read_text()
         (self.folder / "cpu.yaml").write_text(described + "\n")
-        found = re.search(r"memory_bandwidth\W+([\d.]+)GB/s", described)
-        if found is None:
-            raise Broken(f"{self.gpu} says nothing like 'memory_bandwidth: 27.2GB/s'")
-        self.bandwidth = float(found[1]) * 1e9
+
+    def serve(self) -> None:
+        """Every step that needs the server, and its end."""
+        self.same_version = True
         say(f"serve {self.engine.name}")
         with self.engine.serving(self.folder / "server.log") as url:
             self.url, self.metrics = url, f"{url}/metrics"
@@ -71,11 +71,21 @@ class Run:
             self.live()
             self.around_a_test()
             self.probe()
+
+    def replays(self) -> None:
+        """Every step that needs no server, over what the others left."""
         say("replay, without the server")
+        self.config: dict[str, Any] = json.loads((self.folder / SERVED / "config.json").read_text())
+        found = re.search(r"memory_bandwidth\W+([\d.]+)GB/s", (self.folder / "cpu.yaml").read_text())
+        if found is None:
+            raise Broken(f"{self.folder}/cpu.yaml says nothing like 'memory_bandwidth: 27.2GB/s'")
+        self.bandwidth = float(found[1]) * 1e9
         self.judge_recordings()
         self.replay_live()
         self.replay_test()
         self.replay_probe()
+        if self.engine.name == "llama.cpp":
+            self.llama_bench()
 
     # Loads
 
@@ -176,8 +186,7 @@ class Run:
         checks.verdicts(self.checks, "live", window, GATES[self.engine.name])
 
     def replay_test(self) -> None:
-        folders = [path.parent for path in self.folder.glob("kept/*/*/recording.json")]
-        (folder,) = [path for path in folders if path.parent.name != "live.llmroof"]
+        (folder,) = (path.parent for path in self.folder.glob("kept/test_loads/*/recording.json"))
         settings = json.loads((self.folder / "settings.json").read_text())
         self.replay("test", folder, settings["gates"], expect=0)
         (window,) = checks.report(self.folder / "test.json")
@@ -216,9 +225,23 @@ class Run:
         self.figures(name, live, checks.Pages(folder))
 
     def compare(self, name: str, live: checks.Document, again: checks.Document) -> None:
-        for difference in checks.replayed(live, again):
+        for difference in checks.replayed(live, again, self.same_version):
             self.checks.true(f"{name}: replayed to another figure", False, difference)
         self.checks.true(f"{name}: has measurements", len(live["measurements"]) >= 10, len(live["measurements"]))
+
+    def llama_bench(self) -> None:
+        """llama.cpp's own benchmark, which needs no server: one sequence, whose step is its time per token."""
+        say("llama-bench")
+        bench = Path(self.engine.serve[0]).with_name("llama-bench")
+        command = [bench, "-m", self.engine.model, "-p", "0", "-n", str(DECODE["output"]), "-o", "json"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        (self.folder / "llama-bench.json").write_text(done.stdout)
+        self.checks.same("llama-bench's exit code", done.returncode, 0)
+        self.gate_file("bench", {"bench": {"telemetry": "llama-bench.json", "gates": ["decode.mbu >= 0.5%"]}})
+        self.pytest("bench", "bench.llmroof.yaml", expect=0)
+        (window,) = checks.report(self.folder / "bench.json")
+        (test,) = json.loads(done.stdout)
+        self.checks.close("llama-bench: decode.step_time", checks.value(window, "decode.step_time"), 1 / test["avg_ts"])
 
     def figures(self, what: str, window: checks.Document, pages: checks.Pages) -> None:
         if self.engine.name == "vllm":
