@@ -177,7 +177,7 @@ def _silent(gauges: Mapping[str, Series], exporter: Exporter, history: _History)
     there = [quantity for quantity in exporter.activities if quantity in gauges]
     busy = _busy_times(gauges)
     found: dict[str, str] = {}
-    if not there or not busy:
+    if not there:
         return found
     at = {quantity: dict(zip(gauges[quantity].times, gauges[quantity].values, strict=True)) for quantity in there}
     seen = [time for time in busy if any(time in at[quantity] for quantity in there)]

@@ -52,7 +52,7 @@ def csv_rows(text: str, location: str) -> tuple[str, list[Row], list[str]] | Non
             continue
         cells = _cells(line)
         if len(cells) != width:
-            if index == last and len(cells) < width and rows:
+            if index == last and len(cells) < width and rows and not _failed(line):
                 notes.append(f"{location}:{index + 1}: the last line is cut off, and left out")
                 continue
             raise _bad_line(location, index + 1, line, len(cells), width)
