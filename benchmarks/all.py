@@ -17,7 +17,7 @@ from rows import HEAD, table
 
 HERE = Path(__file__).parent
 #: The cheap ones first.
-SCRIPTS = ("accounting.py", "startup.py", "parsing.py", "gates.py", "fleet.py")
+SCRIPTS = ("accounting.py", "startup.py", "parsing.py", "traces.py", "gates.py", "fleet.py")
 
 
 def main() -> int:
@@ -26,6 +26,7 @@ def main() -> int:
     failed: list[str] = []
     for script in SCRIPTS:
         done = subprocess.run([sys.executable, HERE / script], capture_output=True, text=True, check=False)
+        # Each prints one table: a head, and its rows.
         rows = [line for line in done.stdout.splitlines() if line.startswith("| ")][1:]
         lines += rows
         if done.returncode or not rows:

@@ -25,7 +25,7 @@ from subprocess import DEVNULL, Popen
 
 from rows import Row, reported
 
-CALIBRATIONS = 15
+CALIBRATIONS = 40
 TURNS = 100
 MOST_SECONDS = 0.003
 

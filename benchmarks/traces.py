@@ -17,6 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from rows import Row, reported
+
 MEGABYTES = 180.0
 MOST_CPU = 0.4
 MOST_MEBIBYTES = 120.0
@@ -171,8 +173,16 @@ def main(megabytes: float) -> int:
         if importlib.util.find_spec("hta") is not None:
             theirs, their_peak, _ = measured(HTA, path)
             print(f"HolisticTraceAnalysis: {theirs:.2f} s of CPU, {their_peak:.0f} MiB at most")
-        print(f"ours / json.load: {ours / whole:.2f} (at most {MOST_CPU}); at most {MOST_MEBIBYTES:.0f} MiB")
-    return int(ours > MOST_CPU * whole or max(peak, gz_peak) > MOST_MEBIBYTES)
+    most = max(peak, gz_peak)
+    name = f"a PyTorch trace of {megabytes:.0f} MB analysed, against json.load"
+    return reported(
+        [
+            Row(name, f"{ours:.2f} s", f"{whole:.2f} s", f"{ours / whole:.2f}", f"at most {MOST_CPU}",
+                ours <= MOST_CPU * whole),
+            Row(f"{name}: memory", f"{most:.0f} MiB", f"{whole_peak:.0f} MiB", f"{most / whole_peak:.2f}",
+                f"at most {MOST_MEBIBYTES:.0f} MiB", most <= MOST_MEBIBYTES),
+        ]
+    )  # fmt: skip
 
 
 if __name__ == "__main__":
