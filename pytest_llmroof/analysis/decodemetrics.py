@@ -69,6 +69,8 @@ def _context(facts: WindowFacts, decode: DecodeFacts, metric: str) -> Outcome:
             return not_exported(facts, metric, "lengths of prompts and outputs", "counter")
         return NoData(metric, *no_context(facts))
     how = "mean prompt, cached tokens included, + mean output (1 + CV²) / 2; CV of output lengths from their histogram"
+    if decode.apart:
+        how = "tokens before each output token, while all of the client's sequences decode, mean"
     return _measured(facts, decode, metric, decode.context, "tokens", how, "prompt_length", "generation_length")
 
 

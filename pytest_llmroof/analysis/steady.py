@@ -26,40 +26,51 @@ class _Pieces:
     prompt: float
 
 
+@dataclass(frozen=True)
+class _Share:
+    """Of one request in a stretch: seconds from its first to its last piece, tokens and pieces behind that first one,
+    the sum of the contexts that those tokens were made with, and how far its pieces came from an even pace.
+    """
+
+    seconds: float = 0.0
+    tokens: float = 0.0
+    pieces: float = 0.0
+    contexts: float = 0.0
+    uneven_seconds: float = 0.0
+
+
 def steady_decode(client: Client, deployment: Deployment) -> DecodeFacts | None:
     """The mean decode step while all ``client.batch`` sequences decode; None where that never was, or is not known.
 
     Ramp-up and ramp-down are cut off: only the stretches count in which every sequence is between its first and its
     last piece, so that no prompt is computed in them. T is a sequence's time between its first and last piece in a
     stretch, over the tokens behind the first. Where a piece holds several tokens nobody tells how many steps made it:
-    one at the least, and the value then is the longest step that is possible.
+    one at the least, and the value then is the longest step that is possible. Pieces may come late and then together:
+    how far they are from an even pace is how far off those two times may be, and widens the interval.
     """
     if not client.batch or not client.complete:
         return None
-    requests = [pieces for one in client.succeeded if (pieces := _pieces(one)) is not None]
+    requests = [one for request in client.succeeded if (one := _pieces(request)) is not None]
     stretches = list(_stretches(requests, round(client.batch)))
-    seconds = tokens = outputs = contexts = 0.0
-    for request in requests:
-        for stretch in stretches:
-            spent, held, count, seen = _within(request, stretch)
-            seconds, tokens, outputs, contexts = seconds + spent, tokens + held, outputs + count, contexts + seen
+    shares = [share for request in requests for stretch in stretches if (share := _within(request, stretch)).tokens]
+    tokens, pieces = sum(share.tokens for share in shares), sum(share.pieces for share in shares)
+    seconds, uneven = sum(share.seconds for share in shares), sum(share.uneven_seconds for share in shares)
     if not tokens or not seconds:
         return None
     m = client.accept_length or 1.0
-    fastest = seconds / tokens * m
-    together = client.accept_length is None and tokens > threshold("piece") * outputs
-    slowest = seconds / outputs if together else fastest
+    together = client.accept_length is None and tokens > threshold("piece") * pieces
+    step = seconds / pieces if together else seconds / tokens * m
     replicas = deployment.replicas
     batch = client.batch / replicas
     return DecodeFacts(
-        step_seconds=Bounded(slowest, fastest, slowest),
+        step_seconds=Bounded(step, max(0.0, seconds - uneven) / tokens * m, step * (seconds + uneven) / seconds),
         batch=Bounded.exactly(batch) if replicas == 1 else Bounded(max(1.0, batch), 1.0, client.batch),
-        context=Bounded.exactly(contexts / tokens),
+        context=Bounded.exactly(sum(share.contexts for share in shares) / tokens),
         steps=max(1.0, tokens / m / client.batch),
         tokens_per_step=m,
         draft_tokens=float(deployment.speculative_tokens),
         apart=True,
-        basis=_basis(client, m, tokens / outputs if together else 1.0, sum(end - start for start, end in stretches)),
+        basis=_basis(client, m, tokens / pieces if together else 1.0, sum(end - start for start, end in stretches)),
     )
 
 
@@ -118,23 +129,21 @@ def _stretches(requests: Sequence[_Pieces], batch: int) -> Iterator[Stretch]:
             yield at, following
 
 
-def _within(request: _Pieces, stretch: Stretch) -> tuple[float, float, float, float]:
-    """Of a request in a stretch: seconds from its first to its last piece, tokens and pieces behind that first one,
-    and the sum of the contexts that those tokens were made with.
-    """
+def _within(request: _Pieces, stretch: Stretch) -> _Share:
+    """A request's share of a stretch: what it says of the steps from its first to its last piece in there."""
     start, end = stretch
-    first: float | None = None
-    last = before = tokens = contexts = 0.0
-    pieces = 0
+    inside: list[tuple[float, float]] = []
+    tokens = before = contexts = 0.0
     for time, held in zip(request.times, request.tokens, strict=True):
         if start <= time <= end:
-            if first is None:
-                first = time
-            else:
+            if inside:
                 tokens += held
-                pieces += 1
                 # Its tokens are those numbered before + 1 to before + held, each made behind all earlier ones.
                 contexts += held * (request.prompt + before + (held - 1) / 2)
-            last = time
+            inside.append((time, tokens))
         before += held
-    return (last - first if first is not None else 0.0), tokens, float(pieces), contexts
+    if not tokens:
+        return _Share()
+    first, seconds = inside[0][0], inside[-1][0] - inside[0][0]
+    lags = [time - first - seconds * behind / tokens for time, behind in inside]
+    return _Share(seconds, tokens, float(len(inside) - 1), contexts, max(lags) - min(lags))

@@ -60,8 +60,7 @@ def test_only_where_all_decode_counts(tmp_path: Path) -> None:
     """
     decode = steady_decode(client(written(tmp_path, DECODE, A, B)), llama_8b())
     assert decode is not None
-    assert decode.step_seconds.value == pytest.approx(0.01)
-    assert decode.step_seconds.exact
+    assert (decode.step_seconds.low, decode.step_seconds.value, decode.step_seconds.high) == pytest.approx((0.01,) * 3)
     assert (decode.batch.value, decode.batch.exact) == (2.0, True)
     assert decode.context is not None
     assert decode.context.value == pytest.approx(105.5)
@@ -96,6 +95,18 @@ def test_what_pieces_hold_may_be_untold(tmp_path: Path) -> None:
     decode = steady_decode(client(written(tmp_path, replace(DECODE, concurrency=1), untold)), llama_8b())
     assert decode is not None
     assert (decode.step_seconds.low, decode.step_seconds.high) == pytest.approx((0.01, 0.02))
+
+
+def test_pieces_that_come_late_and_together_widen_the_interval(tmp_path: Path) -> None:
+    """Eleven pieces in 0.1 s, of which those due at 0.02 to 0.05 s come at 0.05 s: the first of them 30 ms late.
+
+    Even pace is 10 ms; nothing came early. So (0.1 - 0.03) / 10 to (0.1 + 0.03) / 10 s.
+    """
+    late = answer(0.0, [1.0, 1.01, 1.05, 1.05, 1.05, 1.05, 1.06, 1.07, 1.08, 1.09, 1.1])
+    decode = steady_decode(client(written(tmp_path, replace(DECODE, concurrency=1), late)), llama_8b())
+    assert decode is not None
+    step = decode.step_seconds
+    assert (step.low, step.value, step.high) == pytest.approx((0.007, 0.01, 0.013))
 
 
 def test_a_batch_that_never_was_is_not_claimed(tmp_path: Path) -> None:
