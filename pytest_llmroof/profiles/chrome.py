@@ -46,8 +46,6 @@ def read_chrome(path: Path, location: str | None = None) -> tuple[Timeline, ...]
     notes = [note.replace(packed.name, place, 1) for note in packed.notes]
     if packed.unfinished:
         notes.append(f"{place}: the gzip data lack their ending, and the trace in them is whole")
-    if not elements.closed:
-        notes.append(f"{place}: the list of events is not closed, and its last event is whole")
     keys: dict[str, Any] = {}
     if not listed:
         closed = _object(before + b"]}")
@@ -60,7 +58,8 @@ def read_chrome(path: Path, location: str | None = None) -> tuple[Timeline, ...]
             notes.append(f"{place}: what follows the events is cut off or damaged, and was left out")
         else:
             keys.update(trailing)
-    return timelines_of(reader.columns, _header(keys), place, tuple(notes))
+    doubts = () if elements.closed else ("the list of events is not closed: the last ones may be missing",)
+    return timelines_of(reader.columns, _header(keys), place, tuple(notes), doubts)
 
 
 def _until_events(pieces: Iterator[bytes], place: str) -> tuple[bytes, bytes, int]:
@@ -107,12 +106,12 @@ def _bounded(pieces: Iterator[bytes], place: str) -> Iterator[bytes]:
 
 def _check_end(elements: Elements[Event], count: int, listed: bool, place: str, packed: Packed) -> None:
     """Refuse a trace whose events just end: which work is missing, nobody knows."""
-    rest = elements.rest.lstrip(b" \t\r\n")
+    rest = elements.rest.lstrip(b" \t\r\n,")
     # The format allows a bare list to stay open: its writer may have been stopped after any event.
     if listed and not rest and count and not packed.unfinished:
         return
     at = elements.offset + len(elements.rest)
-    if rest.startswith((b"{", b",")) or not rest:
+    if rest.startswith(b"{") or not rest:
         raise SourceError(
             f"{place} is truncated at byte {at}{' (unpacked)' if packed.unfinished else ''}, "
             f"after {count} complete events: the work that followed is missing",

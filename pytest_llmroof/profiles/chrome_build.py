@@ -45,7 +45,9 @@ class Header:
     options: tuple[str, ...] = ()
 
 
-def timelines_of(columns: Columns, header: Header, place: str, notes: tuple[str, ...]) -> tuple[Timeline, ...]:
+def timelines_of(
+    columns: Columns, header: Header, place: str, notes: tuple[str, ...], distortions: tuple[str, ...] = ()
+) -> tuple[Timeline, ...]:
     """A timeline for each device. Raises SourceError where there is no work of any."""
     if not len(columns.work):
         raise SourceError(
@@ -87,6 +89,7 @@ def timelines_of(columns: Columns, header: Header, place: str, notes: tuple[str,
             options=header.options,
             capturing=_count(names, _CAPTURES, calls) + columns.captures,
             notes=said,
+            distortions=distortions,
         )
         for device in devices
     )
