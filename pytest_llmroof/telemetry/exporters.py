@@ -33,6 +33,10 @@ class GpuName:
         """Whether a series with these labels is meant."""
         return all(labels.get(label, "").casefold() == value.casefold() for label, value in self.where.items())
 
+    def canonical(self, value: float) -> float:
+        """A value in the canonical unit: 95 % is 0.95, not 0.9500000000000001."""
+        return value / round(1 / self.scale) if self.scale < 1 else value * self.scale
+
 
 @dataclass(frozen=True)
 class Blank:

@@ -123,7 +123,7 @@ class _Gpu:
                 part = plain if metric.addend else labels.get(metric.part, "") if metric.part else ""
                 found = self.values.setdefault((metric.quantity, metric.rank), {})
                 # A GPU that several pods share is exported once for each of them: the same value, no part.
-                found[part] = max(value * metric.scale, found.get(part, -math.inf))
+                found[part] = max(metric.canonical(value), found.get(part, -math.inf))
                 self.metrics[metric.quantity, metric.rank] = (metric, name)
             else:
                 self.blank.setdefault(metric.quantity, f"{name} is {value:g}")
