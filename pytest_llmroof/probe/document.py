@@ -23,6 +23,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
@@ -117,6 +118,12 @@ def _notes(plan: Plan, load: Load, good: list[Answer], failures: Counter[str]) -
             f"{len(short)} of {len(good)} outputs ended early: {mean:.0f} tokens on average, where "
             f"{plan.output_tokens} were asked for"
         )
+    most = _most_at_once(good)
+    if plan.phase == "decode" and good and most < plan.concurrency:
+        yield (
+            f"at most {most} of {plan.concurrency} requests decoded at a time: some failed or waited; does the server "
+            "run fewer at once (--max-num-seqs, --parallel), or are outputs too short for all to overlap?"
+        )
     if any(answer.output_tokens is None for answer in good):
         yield "the server reports no usage: output tokens are the pieces of the stream"
     if load.cpu_share > _BUSY_CLIENT:
@@ -129,6 +136,14 @@ def _notes(plan: Plan, load: Load, good: list[Answer], failures: Counter[str]) -
     if longest > _WAIT * first and longest > 0.001:
         held = format_quantity(longest, "seconds")
         yield f"the client held requests back for up to {held}, which is in no latency (TTFT counts from sending)"
+
+
+def _most_at_once(good: list[Answer]) -> int:
+    """The most requests that were between their first and their last piece at one time."""
+    moves = sorted(
+        move for one in good for move in ((one.sent + one.times[0], 1), (one.sent + one.times[-1], -1)) if one.times
+    )
+    return max(accumulate(change for _, change in moves), default=0)
 
 
 def _of_prompts(plan: Plan, good: list[Answer]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 from benchmark_files import found, measured, missing, window_of
 from hand_facts import H100_BANDWIDTH, llama_8b
 
-from pytest_llmroof.analysis.steady import steady_decode
+from pytest_llmroof.analysis.facts import DecodeFacts
+from pytest_llmroof.analysis.steady import kept_full, steady_decode
+from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.probe.asking import Failed
 from pytest_llmroof.probe.completion import Answer, Dialect
 from pytest_llmroof.probe.document import probe_document, write_document
@@ -18,6 +21,7 @@ from pytest_llmroof.probe.load import Load
 from pytest_llmroof.probe.plan import Plan, decode_plan, prefill_plan
 from pytest_llmroof.probe.target import Target
 from pytest_llmroof.telemetry.client import Client
+from pytest_llmroof.telemetry.window import Engine, Histogram, SourceInfo, Window
 
 #: Llama 3.1 8B in bf16 without the input embedding: 2 x (8 030 261 248 - 128 256 x 4 096) bytes.
 WEIGHTS = 2 * (8_030_261_248 - 525_336_576)
@@ -189,15 +193,52 @@ def test_other_lengths_than_asked_for_are_said(tmp_path: Path) -> None:
     assert notes(tmp_path, DECODE, A, replace(B, prompt_tokens=102)) == [
         "the server counts 102 prompt tokens in 1 of 2 prompts, where 100 were asked for"
     ]
-    short = answer(0.0, [1.0, 1.01, 1.02])
+    short = answer(0.0, [1.03, 1.04, 1.05])
     assert notes(tmp_path, DECODE, A, short) == [
         "1 of 2 outputs ended early: 3 tokens on average, where 11 were asked for"
     ]
     silent = replace(A, prompt_tokens=None, output_tokens=None)
-    assert notes(tmp_path, DECODE, silent) == [
+    assert notes(tmp_path, replace(DECODE, concurrency=1), silent) == [
         "the server reports no usage: prompts are taken to have their 100 tokens",
         "the server reports no usage: output tokens are the pieces of the stream",
     ]
+
+
+def test_a_server_that_runs_fewer_at_once_is_said(tmp_path: Path) -> None:
+    waited = answer(0.0, [5.0 + 0.01 * step for step in range(11)])
+    (note,) = notes(tmp_path, DECODE, A, waited, seconds=6.0)
+    assert note.startswith("at most 1 of 2 requests decoded at a time: some failed or waited; does the server run")
+    (failed, fewer) = notes(tmp_path, DECODE, A, Answer(0.0, failure=Failed("the stream held no token")))
+    assert failed.startswith("1 of 2 requests of the probe failed")
+    assert fewer.startswith("at most 1 of 2")
+
+
+def served(generated: float, steps: float) -> Window:
+    """A server's window with this client: its own batch is outputs over steps."""
+    itl = Histogram((0.02, math.inf), (generated, 0.0), 0.01 * generated)
+    counters = {"generation_tokens": generated, "requests_finished": 2.0, "steps": steps}
+    one = Engine("engine 0", "m", counters=counters, histograms={"itl": itl})
+    return Window("vllm", (one,), (SourceInfo("vllm", "after.prom"),), duration_seconds=3.0)
+
+
+def test_a_batch_that_the_client_kept_is_the_servers_too(tmp_path: Path) -> None:
+    """Six of ten steps were full: 12 of 22 outputs. The server's mean over all steps is the interval's other end."""
+    seen = client(written(tmp_path, DECODE, A, B))
+    decode = hand_decode(batch=1.6)
+    kept = kept_full(decode, replace(served(22.0, 14.0), client=seen), llama_8b())
+    assert (kept.batch.low, kept.batch.value, kept.batch.high) == (1.6, 2.0, 2.0)
+    assert kept.basis.endswith("and the 2 requests that the client kept decoding")
+    # Of another load, of several replicas, or without a client nothing is known.
+    for window, deployment in (
+        (replace(served(500.0, 300.0), client=seen), llama_8b()),
+        (replace(served(22.0, 14.0), client=seen), llama_8b(data_parallel=2)),
+        (served(22.0, 14.0), llama_8b()),
+    ):
+        assert kept_full(decode, window, deployment) is decode
+
+
+def hand_decode(batch: float) -> DecodeFacts:
+    return DecodeFacts(Bounded.exactly(0.01), Bounded.exactly(batch), Bounded.exactly(105.5), 10.0, 1.0, basis="x; y")
 
 
 def test_a_client_that_is_in_its_own_way_says_so(tmp_path: Path) -> None:
