@@ -41,14 +41,19 @@ class Difference:
 
 def differences(there: Document, here: Document) -> list[Difference]:
     """Everything in which an earlier window is of another kind than this one. Nothing: it matches."""
-    found = [
-        *_differ("window", there["name"], here["name"], _FAR["window"]),
-        *_differ("phase", there["phase"], here["phase"], _FAR["phase"]),
-        *_differ("model", _name(there["model"]), _name(here["model"]), _FAR["model"]),
-    ]
-    found += _parameters(there["model"], here["model"]) if not found else []
+    window = list(_differ("window", there["name"], here["name"], _FAR["window"]))
+    phase = list(_differ("phase", there["phase"], here["phase"], _FAR["phase"]))
+    model = list(_differ("model", _name(there["model"]), _name(here["model"]), _FAR["model"]))
+    model = model or _parameters(there["model"], here["model"])
     gpu = list(_differ("gpu", _name(there["gpu"]), _name(here["gpu"]), _FAR["gpu"]))
-    return [*found, *gpu, *_deployment(there, here, skip=_OF_GPU if gpu else ())]
+    if (gpu or model) and not phases_written(there, here):
+        phase = []  # it was found from what the traffic costs, which is another figure on other hardware
+    return [*window, *phase, *model, *gpu, *_deployment(there, here, skip=_OF_GPU if gpu else ())]
+
+
+def phases_written(there: Document, here: Document) -> bool:
+    """Whether both phases were written down, none found from the traffic."""
+    return all((window["facts"] or {}).get("phase_given") is True for window in (there, here))
 
 
 def label_differences(labels: Mapping[str, str], wanted: Mapping[str, str]) -> list[Difference]:
@@ -81,7 +86,7 @@ def _conditions(there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[s
     for key, name in (("batch", "batch"), ("context", "context")):
         before, after = (number((facts.get("decode") or {}).get(key)) for facts in (there, here))
         if before and after and abs(before - after) > _LOAD_TOLERANCE * max(before, after):
-            shown = [short_count(one) if key == "context" else quantity(one, "count") for one in (before, after)]
+            shown = [short_count(one) if key == "context" else f"{one:.3g}" for one in (before, after)]
             yield f"{name} {shown[0]} there, {shown[1]} here"
     before, after = number(there.get("replicas")), number(here.get("replicas"))
     if before and after and before != after:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pytest_llmroof.baseline.identity import Difference, differences, label_differences
+from pytest_llmroof.baseline.identity import Difference, differences, label_differences, phases_written
 from pytest_llmroof.baseline.places import Place
 from pytest_llmroof.baseline.reading import EarlierWindow
 from pytest_llmroof.errors import SourceError
@@ -100,7 +101,7 @@ class _Search:
         self.reports = 0
         self.breached: list[EarlierWindow] = []
         self.unmeasured: list[EarlierWindow] = []
-        self.nearest: Candidate | None = None
+        self.near: list[Candidate] = []
 
     def through(self, place: Place) -> None:
         """Add what counts of one place."""
@@ -120,9 +121,9 @@ class _Search:
 
     def _of_report(self, report: Iterable[EarlierWindow]) -> list[EarlierWindow]:
         candidates = list(_compared(report, self.here, self.labels))
-        for one in candidates:
-            if self.nearest is None or one.distance < self.nearest.distance:
-                self.nearest = one
+        self.near += candidates
+        least = min((one.distance for one in self.near), default=0.0)
+        self.near = [one for one in self.near if one.distance == least]
         return _same_place([one.window for one in candidates if not one.differences], self.here)
 
     def why_none(self, places: Sequence[Place]) -> str:
@@ -142,9 +143,12 @@ class _Search:
             return f"a gate failed by its value in {names}, and such windows of a folder do not count{unread}"
         count = f"none of {self.reports} reports" if self.reports > 1 else "the report"
         matches = "matches" if self.reports > 1 else "does not match"
-        if self.nearest is None:
-            return f"{count} in {shown} holds a window{unread}"
-        return f"{count} {matches}; nearest: {self.nearest.phrases} ({self.nearest.window.report}){unread}"
+        if not self.near:
+            return f"{count} in {shown} {'holds' if self.reports > 1 else 'does not hold'} a window{unread}"
+        # Of several that are as near, the kind of which there are most; of that the newest.
+        kinds = Counter(one.phrases for one in self.near)
+        nearest = max(self.near, key=lambda one: kinds[one.phrases])
+        return f"{count} {matches}; nearest: {nearest.phrases} ({nearest.window.report}){unread}"
 
 
 def _candidates(place: Place, here: Document, labels: Mapping[str, str]) -> Iterator[Candidate]:
@@ -160,8 +164,7 @@ def _compared(report: Iterable[EarlierWindow], here: Document, labels: Mapping[s
 
 def _of_this_window(one: Candidate, here: Document) -> Candidate | None:
     """The candidate without a phase that was only found from the traffic; None where it is another window."""
-    written = all((window["facts"] or {}).get("phase_given") for window in (one.window.document, here))
-    other = ("window", "phase") if written else ("window",)
+    other = ("window", "phase") if phases_written(one.window.document, here) else ("window",)
     if any(difference.kind in other for difference in one.differences):
         return None
     return replace(one, differences=tuple(each for each in one.differences if each.kind != "phase"))

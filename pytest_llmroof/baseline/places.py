@@ -12,6 +12,7 @@ from typing import Final
 
 from pytest_llmroof.baseline.reading import EarlierWindow, read_report
 from pytest_llmroof.errors import ConfigError, SourceError
+from pytest_llmroof.report.json_report import LARGEST_BYTES
 from pytest_llmroof.report.wire import visible
 
 ENDING: Final = ".json"
@@ -109,15 +110,15 @@ def _created(path: Path) -> str:
             head = file.read(_HEAD_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""
-    if not _OURS.search(head):
-        return ""
-    found = _CREATED.search(head)
+    found = _CREATED.search(head) if _OURS.search(head) else None
     return found.group(1) if found else _created_anywhere(path)
 
 
 def _created_anywhere(path: Path) -> str:
     """Of a report that something else has written again, with its keys in another order."""
     try:
+        if path.stat().st_size > LARGEST_BYTES:
+            return ""
         created = json.loads(path.read_bytes()).get("created")
     except (OSError, ValueError, RecursionError, AttributeError):
         return ""

@@ -17,6 +17,7 @@ _PARTS: Final[Mapping[str, type]] = {
     "labels": dict, "gpu": dict, "model": dict, "deployment": dict, "provenance": dict, "facts": dict,
     "attributed": dict, "attribution": list,
 }  # fmt: skip
+_FACTS: Final = ("decode", "own_prompt")
 _GATE_PARTS: Final = ("expression", "metric", "per", "severity", "verdict", "found")
 _MEASURED: Final = ("value", "low", "high")
 
@@ -62,6 +63,9 @@ def _window(window: Document, name: str, place: str) -> Document:
             raise _damaged(name, f"{place}.{part}", f"is not {'a list' if kind is list else 'a mapping'}")
         _refuse_unbounded(value, name, f"{place}.{part}")
         lean[part] = value
+    for part in _FACTS:
+        if not isinstance((lean["facts"] or {}).get(part), dict | None):
+            raise _damaged(name, f"{place}.facts.{part}", "is not a mapping")
     lean["labels"] = _texts(lean["labels"] or {}, name, f"{place}.labels")
     lean["measurements"] = {
         metric: _measurement(one, name, f"{place}.measurements[{visible(metric)!r}]")

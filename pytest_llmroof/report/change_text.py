@@ -110,7 +110,7 @@ def _shown(value: float, unit: str) -> str:
         return short_count(value)
     if unit == "fraction":
         return quantity(value, "fraction", 2)
-    return quantity(value, "seconds" if unit == "seconds" else "count")
+    return quantity(value, "seconds") if unit == "seconds" else f"{value:.3g}"
 
 
 def _parts(change: Document, scale: Scale) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ TONIGHT = datetime.fromisoformat("2026-11-29T03:00:00Z").timestamp()
 #: When one replica leaves: its last scrape is that of 02:41:52.
 LEFT = TONIGHT - 18 * 60 - 1
 
-EIGHT_B = Load(model="meta-llama/Llama-3.1-8B-Instruct", seconds=HOUR, output=500)
+#: Nearly every prompt is found in the prefix cache: the steps are decode steps, without prefill between.
+EIGHT_B = Load(model="meta-llama/Llama-3.1-8B-Instruct", seconds=HOUR, output=500, hit_rate=0.995)
 CALM = replace(EIGHT_B, itl=0.009, batch=24, context=1500, running=24)
 BUSY = replace(EIGHT_B, itl=0.0143, batch=40, context=3000, running=40)
 
@@ -80,6 +82,44 @@ def test_tonight_breaches_and_says_who_left(gate: Callable[..., Any], server: tu
     # Scraped every 60 s, the last of them at 03:00: an hour less one interval at the most.
     assert 3530 <= run.window["duration_seconds"] <= 3600
     assert "127.0.0.1" in run.window["sources"][0]["location"]
+
+
+def test_yesterday_s_report_says_what_changed(
+    gate: Callable[..., Any], server: tuple[str, Path], pytester: pytest.Pytester
+) -> None:
+    yesterday = gate(
+        None, *DEPLOYED, telemetry(server[0], "2026-11-28T03:00:00Z"), GATE, "--llmroof-report=y.json"
+    )
+    assert yesterday.rc == 0
+    tonight = telemetry(server[0], "2026-11-29T03:00:00Z")
+    run = gate(None, *DEPLOYED, tonight, GATE, "--llmroof-baseline=y.json")
+    assert run.rc == 1
+    assert "found 14.3 ms, expected itl.mean <= 12 ms" in run.one_line
+    for line in (
+        "*CHANGE*9.0 -> 14.3 ms (+5.3)*", "*traffic*+3.3 ms*batch 24 -> 40*floor*5.9 -> 9.2 ms*", "*engine*+2.0 ms*",
+        "*7 of 8 replicas*",
+    ):  # fmt: skip
+        assert fnmatch(run.one_line, line), (line, run.text)
+    change = run.window["change"]
+    # 15.01 GB + 131072 B x batch x context over 3.35 TB/s: 5.889 and 9.176 ms; 14.3 - 9.0 - 3.29 = 2.01 ms.
+    assert math.isclose(change["traffic_seconds"], 0.00329, rel_tol=0.01)
+    assert math.isclose(change["engine_seconds"], 0.00201, rel_tol=0.02)
+    assert change["differences"] == change["missing"] == []
+
+    # Without accelerator and model the gate still judges; the load is compared, and the rest said to be missing.
+    unnamed = gate(None, tonight, GATE, "--llmroof-baseline=y.json")
+    assert unnamed.rc == 1
+    change = unnamed.window["change"]
+    assert {"batch", "context", "prefix hits"} <= {fact["name"] for fact in change["facts"]}
+    assert change["traffic_seconds"] is change["engine_seconds"] is None
+    assert change["missing"][0] == "--llmroof-gpu=NAME and --llmroof-model=NAME give the split into traffic and engine"
+
+    # Another deployment ends the comparison of the engines, and is named.
+    other = gate(None, *DEPLOYED, "--llmroof-deployment=weights=fp8", tonight, GATE, "--llmroof-baseline=y.json")
+    change = other.window["change"]
+    assert change["engine_seconds"] is None
+    assert change["differences"][0] == "weights bf16 there, fp8 here"
+    assert math.isclose(change["traffic_seconds"], 0.00329, rel_tol=0.01)  # the cache's part is as before
 
 
 def test_the_worst_replica_is_named(gate: Callable[..., Any], server: tuple[str, Path]) -> None:
