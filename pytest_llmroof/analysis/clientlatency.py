@@ -58,13 +58,26 @@ def _latency(client: Client, metric: str, base: str, statistic: str) -> Outcome:
     values = _values(client, base)
     if values:
         return _of_values(client, metric, base, what, statistic, values)
-    if base == "tpot" and client.complete and all(one.output_tokens == 1 for one in client.succeeded):
-        reason = f"all {len(client.succeeded)} completed requests had one output token: there is no time between tokens"
+    if base in ("tpot", "itl") and (single := _single_tokens(client)):
+        reason = f"all {single} completed requests had one output token: there is no time between tokens"
         return NoData(metric, reason, "measure with longer outputs, e.g. vllm bench serve --random-output-len 128 ...")
     summary = client.summaries.get(base)
     if summary is None:
         return NoData(metric, f"{source_of(client)} holds no {what}", more(client, "requests"))
+    if not any(summary.values.values()):
+        # Tools write zeros where they had nothing to measure, and a zero would hold every limit.
+        reason = f"{source_of(client)} states 0 for all of {what}: nothing of it was measured"
+        return NoData(metric, reason, more(client, "requests"))
     return _of_summary(client, metric, base, what, statistic, summary)
+
+
+def _single_tokens(client: Client) -> int:
+    """How many requests were completed, where each had one output token; else 0."""
+    if client.complete and all(one.output_tokens == 1 for one in client.succeeded):
+        return len(client.succeeded)
+    if client.completed and client.output_tokens == client.completed:
+        return round(client.completed)
+    return 0
 
 
 def _values(client: Client, base: str) -> list[float]:

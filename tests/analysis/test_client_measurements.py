@@ -232,3 +232,23 @@ def test_a_share_lies_in_its_interval(trials: int, data: st.DataObject) -> None:
     successes = data.draw(st.integers(0, trials))
     found = share_interval(successes, trials)
     assert 0 <= found.low <= found.value <= found.high <= 1
+
+
+@pytest.mark.parametrize("detailed_too", [True, False])
+def test_one_token_each_has_no_time_between_tokens_whatever_a_tool_writes(tmp_path: Path, detailed_too: bool) -> None:
+    """vllm bench serve --random-output-len 1 states 0.0 for tpot and itl: every limit would hold."""
+    zeros = {f"{which}_{kind}_ms": 0.0 for which in ("mean", "median", "p99") for kind in ("tpot", "itl")}
+    run = detailed([(0.1, []), (0.2, [])], **zeros)
+    if not detailed_too:
+        run = vllm_result(completed=500, total_output_tokens=500, **zeros)
+    measurements = measured(write(tmp_path / "run.json", run))
+    for metric in ("tpot.mean", "tpot.p99", "itl.mean", "itl.p50"):
+        assert "had one output token" in missing(measurements, metric).reason
+    assert found(measurements, "ttft.mean").value > 0
+
+
+def test_zeros_in_place_of_a_latency_are_no_data(tmp_path: Path) -> None:
+    run = vllm_result(mean_itl_ms=0.0, median_itl_ms=0.0, p99_itl_ms=0.0)
+    measurements = measured(write(tmp_path / "run.json", run))
+    assert "states 0 for all of inter-token latency" in missing(measurements, "itl.p99").reason
+    assert found(measurements, "tpot.p99").value == pytest.approx(0.0095)

@@ -233,7 +233,7 @@ class Run:
         """llama.cpp's own benchmark, which needs no server: one sequence, whose step is its time per token."""
         say("llama-bench")
         bench = Path(self.engine.serve[0]).with_name("llama-bench")
-        command = [bench, "-m", self.engine.model, "-p", "0", "-n", str(DECODE["output"]), "-o", "json"]
+        command = [str(bench), "-m", str(self.engine.model), "-p", "0", "-n", str(DECODE["output"]), "-o", "json"]
         done = subprocess.run(command, capture_output=True, text=True)
         (self.folder / "llama-bench.json").write_text(done.stdout)
         self.checks.same("llama-bench's exit code", done.returncode, 0)
