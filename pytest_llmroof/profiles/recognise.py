@@ -6,6 +6,7 @@ import gzip
 import re
 import zlib
 from pathlib import Path
+from shlex import quote
 from typing import Final, Literal
 
 from pytest_llmroof.errors import SourceError
@@ -23,9 +24,9 @@ _NSYS_HEADER: Final = re.compile(
     rb'^"?(Time ?\(%\)"?,"?Total Time ?\(|Start ?\(\w+\)"?,"?Duration ?\(|API Start ?\()', re.MULTILINE
 )
 _EXPORTS: Final[dict[str, tuple[ProfileKind, str]]] = {
-    ".nsys-rep": ("nsys report", "nsys export --type sqlite --output {stem}.sqlite {name}"),
-    ".qdrep": ("nsys report", "nsys export --type sqlite --output {stem}.sqlite {name}"),
-    ".ncu-rep": ("ncu report", "ncu --import {name} --page raw --csv > {stem}.csv"),
+    ".nsys-rep": ("nsys report", "nsys export --type sqlite --output {export} {name}"),
+    ".qdrep": ("nsys report", "nsys export --type sqlite --output {export} {name}"),
+    ".ncu-rep": ("ncu report", "ncu --import {name} --page raw --csv > {export}"),
 }
 
 
@@ -48,9 +49,11 @@ def recognise(path: Path) -> ProfileKind | None:
 def refuse_report(path: Path) -> SourceError:
     """Why a profiler's own report file is not read, with the command that exports it."""
     kind, command = _EXPORTS[path.suffix.lower()]
+    suffix = ".sqlite" if kind == "nsys report" else ".csv"
     tool = "Nsight Systems" if kind == "nsys report" else "Nsight Compute"
     return SourceError(
-        f"{path.name} is a report that only {tool} itself can open", command.format(name=path.name, stem=path.stem)
+        f"{path.name} is a report that only {tool} itself can open",
+        command.format(name=quote(path.name), export=quote(path.stem + suffix)),
     )
 
 
