@@ -25,12 +25,13 @@ _FLOORS: Final = ("memory floor: weights", "memory floor: KV", "compute floor", 
 #: What the attribution leaves of the engine's part, as a share of it, before that is said.
 _LEFT: Final = 0.02
 
+_INTERLEAVED: Final = ("decode", "interleaved_seconds")
 #: Facts of the load: name, unit, and where a window's document has them.
 _FACTS: Final = (
     ("batch", "count", ("decode", "batch")),
     ("context", "tokens", ("decode", "context")),
     ("tokens per step", "count", ("decode", "tokens_per_step")),
-    ("interleaved prefill", "seconds", ("decode", "interleaved_seconds")),
+    ("interleaved prefill", "seconds", _INTERLEAVED),
     ("prompt tokens", "tokens", ("mean_prompt_tokens",)),
     ("output tokens", "tokens", ("mean_output_tokens",)),
     ("prefix hits", "fraction", ("prefix_hit_rate",)),
@@ -184,7 +185,8 @@ def _remainder(seconds: float) -> Document:
 def _facts(there: Document, here: Document) -> list[Document]:
     found = []
     for name, unit, path in _FACTS:
-        before, after = (_at(window["facts"] or {}, path) for window in (there, here))
+        known = all(_has_floor(window, DECODE) for window in (there, here)) or path != _INTERLEAVED
+        before, after = (_at(window["facts"] or {}, path) if known else None for window in (there, here))
         if before is not None and after is not None and (before or after):
             found.append({"name": name, "unit": unit, "before": before, "after": after})
     return found
@@ -218,7 +220,10 @@ def _missing(chosen: Candidate, here: Document, floors: Floors | None, time: str
     """What would complete the comparison, and how to get it."""
     there = chosen.window.document
     options = {"gpu": "--llmroof-gpu=NAME", "model": "--llmroof-model=NAME"}
-    absent = [option for part, option in options.items() if here[part] is None]
+    unnamed = any(here[part] is None for part in options)
+    # A model that was only recognised by its served name is better named, too, where something must be.
+    given = here["provenance"] or {}
+    absent = [option for part, option in options.items() if unnamed and given.get(part) != "given"]
     if absent:
         give = "gives" if len(absent) == 1 else "give"
         yield f"{' and '.join(absent)} {give} the split into traffic and engine"

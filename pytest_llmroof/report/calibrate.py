@@ -185,6 +185,14 @@ def _limits(seen: Sequence[Seen]) -> Iterator[Limit]:
             yield _limit(metric, operator, seen, None)
 
 
+def supported(metric: str, operator: str, seen: Sequence[Seen], per: str | None) -> Limit | None:
+    """The limit that windows support, whatever their reports gated; None where one of them did not measure it."""
+    if any(_found(one.window, metric, per) is None for one in seen):
+        return None
+    rows = [gate for one in seen for gate in one.window["gates"] if (gate["metric"], gate["per"]) == (metric, per)]
+    return _limit(metric, operator, seen, rows[0] if rows else None)
+
+
 def _limit(metric: str, operator: str, seen: Sequence[Seen], gate: Document | None) -> Limit:
     per = gate["per"] if gate else None
     found = [_found(one.window, metric, per) for one in seen]

@@ -12,7 +12,7 @@ from pytest_llmroof.report.headline import one_line
 from pytest_llmroof.report.rows import Row
 from pytest_llmroof.report.wire import Document
 
-_UNITS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+_UNITS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _TIMES: Final = {"decode step": "decode step", "ttft": "TTFT"}
 #: Digits that a difference is printed with at least, and decimals that it may take.
 _DIGITS: Final = 2

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from pytest_llmroof.errors import LlmroofError
+from pytest_llmroof.errors import LlmroofError, SourceError
 from pytest_llmroof.report.calibrate import calibrated
 from pytest_llmroof.report.json_report import load
+from pytest_llmroof.report.ratchet import ratcheted
 from pytest_llmroof.report.starter import starter
+from pytest_llmroof.report.wire import Document, visible
 
 _USAGE_ERROR: Final = 2
 
@@ -21,6 +23,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from", dest="reports", metavar="REPORT.json", nargs="+", action="extend", default=[], type=Path,
         help="write the limits that these reports support; repeatable",
+    )  # fmt: skip
+    parser.add_argument(
+        "--ratchet", metavar="GATES.yaml", type=Path,
+        help="with --from: this gate file with every limit that the reports would allow to be tighter, the rest of it "
+        "as it is; what became of each gate goes to standard error",
     )  # fmt: skip
     parser.add_argument("--model", metavar="NAME", help="without --from: a model of the catalogue (llama-3.1-70b)")
     parser.add_argument("--gpu", metavar="NAME", help="without --from: an accelerator of the catalogue (h100)")
@@ -34,7 +41,11 @@ def run(options: argparse.Namespace, command: Sequence[str] | None = None) -> in
         print(f"init: {error}", file=sys.stderr)
         return _USAGE_ERROR
     if text is None:
-        print("init: give --from=REPORT.json, or both --model=NAME and --gpu=NAME", file=sys.stderr)
+        print(
+            "init: give --from=REPORT.json (with --ratchet=GATES.yaml to tighten that file), or both --model=NAME and "
+            "--gpu=NAME",
+            file=sys.stderr,
+        )
         return _USAGE_ERROR
     sys.stdout.write(text)
     return 0
@@ -43,8 +54,20 @@ def run(options: argparse.Namespace, command: Sequence[str] | None = None) -> in
 def _text(options: argparse.Namespace, command: Sequence[str] | None) -> str | None:
     """None where the options do not say enough, or contradict each other."""
     named = (options.model is not None) + (options.gpu is not None)
-    if command is not None or (options.reports and named):
+    if command is not None or (options.reports and named) or (options.ratchet and not options.reports):
         return None
     if options.reports:
-        return calibrated([(path.name, load(path, str(path))) for path in options.reports])
+        reports = [(path.name, load(path, str(path))) for path in options.reports]
+        return calibrated(reports) if options.ratchet is None else _ratcheted(options.ratchet, reports)
     return starter(options.model, options.gpu) if named == 2 else None
+
+
+def _ratcheted(path: Path, reports: Sequence[tuple[str, Document]]) -> str:
+    """The gate file with tighter limits; what became of each gate is told beside it."""
+    try:
+        text, said = ratcheted(path, str(path), reports)
+    except OSError as error:
+        raise SourceError(f"{path}: {error.strerror or 'cannot be read'}") from None
+    for sentence in said:
+        print(f"init: {visible(sentence)}", file=sys.stderr)
+    return text

@@ -126,7 +126,7 @@ def test_a_window_that_holds_says_nothing_and_reads_nothing(tmp_path: Path) -> N
         (0.00912, 0.00931, "9.12 -> 9.31 ms (+0.19)"),
         (1.5, 2.25, "1.50 -> 2.25 s (+0.75)"),
         (0.0262, 0.0229, "26.2 -> 22.9 ms (-3.3)"),
-        (0.5e-3, 0.9e-3, "500 -> 900 us (+400)"),
+        (0.5e-3, 0.9e-3, "500 -> 900 µs (+400)"),
     ],
 )
 def test_times_share_a_unit_and_add_up_as_printed(tmp_path: Path, before: float, after: float, shown: str) -> None:

@@ -185,7 +185,7 @@ def test_the_verb_without_a_report_writes_a_first_file(tmp_path: Path, capsys: p
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give --from=REPORT.json, or both --model=NAME and --gpu=NAME"),
+        ([], "give --from=REPORT.json (with --ratchet=GATES.yaml to tighten that file), or both --model=NAME and"),
         (["--model=llama-3.1-70b"], "give --from"),
         (["--model=llama-3.1-7b", "--gpu=h100"], "llama-3.1-8b"),
         (["--from=gone.json"], "gone.json: No such file"),
