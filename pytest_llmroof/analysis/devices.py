@@ -58,6 +58,16 @@ def more_at_work(facts: WindowFacts) -> Mismatch | None:
     return None
 
 
+def degree_confirmed(facts: WindowFacts) -> bool:
+    """Whether as many GPUs were at work as the deployment has, on each host a whole number of replicas."""
+    hardware, deployment = facts.window.hardware, facts.deployment
+    if hardware is None:
+        return False
+    hosts = by_host([gpu for gpu in of_one_kind(whole(hardware, deployment), deployment) if at_work(gpu)])
+    counts = [len(gpus) for gpus in hosts.values()]
+    return sum(counts) == deployment.gpus and all(count % deployment.gpus_per_replica == 0 for count in counts)
+
+
 def sliced(facts: WindowFacts) -> Mismatch | None:
     """Counters of slices only, while the peaks are those of the whole GPU."""
     hardware, gpu = facts.window.hardware, facts.deployment.accelerator

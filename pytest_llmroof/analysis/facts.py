@@ -105,6 +105,11 @@ class WindowFacts:
     notes: tuple[str, ...] = ()
 
     @cached_property
+    def memory(self) -> dict[object, object]:
+        """What was worked out of the GPUs' counters already, by whatever worked it out."""
+        return {}
+
+    @cached_property
     def loaded(self) -> tuple[tuple[float, float], ...] | None:
         """Stretches (seconds of the window's clock) in which some replica had requests all the time; None: unknown."""
         from pytest_llmroof.analysis.hardware_load import stretches

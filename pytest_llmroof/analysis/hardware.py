@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
@@ -54,6 +55,15 @@ def averaging(hardware: Hardware) -> float:
 
 def read(facts: WindowFacts, gpu: Gpu, quantity: str, *, of_every_replica: bool = False) -> Reading | Unread:
     """The mean of one quantity of one GPU. ``of_every_replica``: over time in which each of them had requests."""
+    key = ("read", id(gpu), quantity, of_every_replica)  # the GPUs live as long as the facts that hold them
+    if key not in facts.memory:
+        facts.memory[key] = _read(facts, gpu, quantity, of_every_replica)
+    found = facts.memory[key]
+    assert isinstance(found, Reading | Unread)
+    return found
+
+
+def _read(facts: WindowFacts, gpu: Gpu, quantity: str, of_every_replica: bool) -> Reading | Unread:
     hardware = facts.window.hardware
     assert hardware is not None
     series = gpu.series.get(quantity)
@@ -108,12 +118,12 @@ def activity(gpu: Gpu) -> float:
 
 def _inside(series: Series, looks_back: float, where: Sequence[Stretch]) -> Series:
     """The samples whose whole average lies inside one of the stretches."""
-    kept = [
-        (time, value)
-        for time, value in zip(series.times, series.values, strict=True)
-        if any(begun - 1e-6 <= time - looks_back and time <= ended + 1e-6 for begun, ended in where)
-    ]
-    return Series(tuple(time for time, _ in kept), tuple(value for _, value in kept))
+    kept: dict[float, float] = {}
+    for begun, ended in where:
+        first = bisect_left(series.times, begun + looks_back - 1e-6)
+        last = bisect_right(series.times, ended + 1e-6)
+        kept.update(zip(series.times[first:last], series.values[first:last], strict=True))
+    return Series(tuple(kept), tuple(kept.values()))
 
 
 def _reading(inside: Series, looks_back: float, over: Over, quantity: str, where: Sequence[Stretch]) -> Reading:
@@ -130,11 +140,11 @@ def _reading(inside: Series, looks_back: float, over: Over, quantity: str, where
         unseen = 0.0
     apart = _apart(inside.times, looks_back)
     low, high = mean * (1 - unseen), mean * (1 - unseen) + unseen
+    spread = 2 * stdev(inside.values) / math.sqrt(apart) if unseen and len(inside.values) > 1 else 0.0
     if apart >= counter_constant("samples"):
-        error = 2 * stdev(inside.values) / math.sqrt(apart) * math.sqrt(unseen)
+        error = spread * math.sqrt(unseen)
         low, high = max(low, mean - error), min(high, mean + error)
     if quantity not in FRACTIONS:
-        spread = 2 * stdev(inside.values) / math.sqrt(apart) if len(inside.values) > 1 and unseen else 0.0
         low, high = mean - spread, mean + spread
     bounded = Bounded(mean, min(low, mean), max(high, mean))
     return Reading(bounded, len(inside.times), over, loaded)

@@ -37,6 +37,14 @@ class Serving:
 
 def serving(facts: WindowFacts) -> Serving:
     """The GPUs of the deployment. Where more are seen than it has, those at work."""
+    if "serving" not in facts.memory:
+        facts.memory["serving"] = _serving(facts)
+    found = facts.memory["serving"]
+    assert isinstance(found, Serving)
+    return found
+
+
+def _serving(facts: WindowFacts) -> Serving:
     hardware = facts.window.hardware
     if hardware is None or not hardware.gpus:
         return Serving((), 0)

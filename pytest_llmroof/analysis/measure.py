@@ -12,6 +12,7 @@ from pytest_llmroof.analysis.clientlatency import all_failed, belied, client_met
 from pytest_llmroof.analysis.clientwords import source_of
 from pytest_llmroof.analysis.consistency import Contradiction, contradictions
 from pytest_llmroof.analysis.decodemetrics import decode_metric
+from pytest_llmroof.analysis.devices import degree_confirmed
 from pytest_llmroof.analysis.estimated import estimator_checks
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.gather import gather
@@ -198,11 +199,13 @@ def _elsewhere(name: str) -> NoData | None:
 def _other_deployments(facts: WindowFacts) -> Iterator[tuple[str, Deployment]]:
     """Deployments that differ in one assumption which nothing confirms and which would halve the utilisation.
 
-    The server's own estimator confirms what its counters agree with: FLOPs per GPU the split, bytes the weights.
+    The server's own estimator confirms what its counters agree with: FLOPs per GPU the split, bytes the weights. GPU
+    counters confirm the split where as many GPUs worked as it says.
     """
     deployment, provenance = facts.deployment, facts.deployment.provenance
     confirmed = {check.of for check in estimator_checks(facts) if check.confirms}
-    if provenance.get("tensor_parallel") == "assumed" and deployment.tensor_parallel == 1 and "FLOPs" not in confirmed:
+    degree = "FLOPs" in confirmed or degree_confirmed(facts)
+    if provenance.get("tensor_parallel") == "assumed" and deployment.tensor_parallel == 1 and not degree:
         yield "tensor_parallel = 2 (assumed 1)", replace(deployment, tensor_parallel=2)
     wide = provenance.get("weights") == "assumed" and element_bytes(deployment.weights) >= 2.0
     if wide and "bytes read" not in confirmed:

@@ -27,12 +27,18 @@ def judged(gate: Document) -> bool:
 
 
 def _judged(window: Document, gate: Document, room: int) -> str:
-    found = f"found {quantity_apart(gate)}, expected "
+    found = f"found {quantity_apart(gate)}{_whose(gate)}, expected "
     apart_by = f" ({away(gate)}{', approximate' if gate['approximate'] else ''})"
     asked = shorten(expected(gate, basis=True), max(_SHORTEST_EXPECTATION, room - len(found) - len(apart_by)))
     cause = cause_of(window, gate) if gate["verdict"] == "fail" else None
     line = found + asked + apart_by
     return f"{line}; {cause}" if cause else line
+
+
+def _whose(gate: Document) -> str:
+    """`` (the worst of 4 GPUs: gpu 2 of node-1)``, of a gate that is held for each."""
+    reason = one_line(gate["reason"] or "").partition(";")[0]
+    return f" ({reason})" if reason.startswith("the worst of ") else ""
 
 
 def quantity_apart(gate: Document) -> str:

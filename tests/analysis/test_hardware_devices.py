@@ -130,6 +130,20 @@ def test_more_gpus_at_work_than_assumed_is_impossible() -> None:
     assert isinstance(of("hardware.mbu", assumed(), *gpus(4, gr_engine=0.95, dram=0.5)), Measurement)
 
 
+def test_as_many_at_work_as_assumed_confirm_the_split() -> None:
+    # Nobody said TP 1; at TP 2 the MBU would be half. One of eight GPUs works: it is 1.
+    seen = [gpu(index, gr_engine=0.95 if index == 0 else 0.0) for index in range(8)]
+    found = of("decode.mbu", assumed(), *seen)
+    assert isinstance(found, Measurement)
+    assert found.alternatives == ()
+    unwatched = measure(gather(decoded(), assumed()))["decode.mbu"]
+    assert isinstance(unwatched, Measurement)
+    assert [one.assumption for one in unwatched.alternatives] == ["tensor_parallel = 2 (assumed 1)"]
+    resting = of("decode.mbu", assumed(), *(gpu(index, gr_engine=0.0) for index in range(8)))
+    assert isinstance(resting, Measurement)
+    assert len(resting.alternatives) == 1
+
+
 def test_gpus_at_rest_contradict_nothing() -> None:
     seen = [gpu(index, gr_engine=0.95 if index == 0 else 0.0) for index in range(8)]
     assert isinstance(of("decode.mbu", assumed(), *seen), Measurement)

@@ -288,3 +288,24 @@ def test_counters_alone_are_measured_over_their_own_time() -> None:
     assert found.value == pytest.approx(0.3)
     assert found.judged_by == "value"
     assert "over the whole window of 4.0 s, idle time included" in found.method
+
+
+@given(
+    st.lists(st.floats(0.5, 10), min_size=2, max_size=20),
+    st.data(),
+)
+def test_stretches_are_in_order_apart_and_full_of_load(gaps: list[float], data: st.DataObject) -> None:
+    times = [0.0]
+    for gap in gaps:
+        times.append(times[-1] + gap)
+    counts = data.draw(st.lists(st.sampled_from([0.0, 3.0]), min_size=len(times), max_size=len(times)))
+    gauges = {"running": Series(tuple(times), tuple(counts))}
+    made = engine(itl=0.01, outputs=100, steps=10, span=(0, times[-1]), gauges=gauges)
+    seen = window(made, seconds=times[-1], progress=Series(tuple(times), tuple(times)), samples=len(times))
+    found = stretches(replace(seen, engines=(replace(made, gauges=gauges),)))
+    assert found is not None
+    edges = [edge for stretch in found for edge in stretch]
+    assert edges == sorted(set(edges))
+    assert all(edge in times for edge in edges)
+    for begun, ended in found:  # at every sample of a stretch there were requests
+        assert all(count for time, count in zip(times, counts, strict=True) if begun <= time <= ended)
