@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pytest_llmroof.errors import SourceError
-from pytest_llmroof.gates.spec import WindowSpec
+from pytest_llmroof.gates.spec import TelemetrySource, WindowSpec
+from pytest_llmroof.taken import Block
 from pytest_llmroof.telemetry.engine_entries import with_engines
 from pytest_llmroof.telemetry.window import Window
 from pytest_llmroof.units import grouped
@@ -14,8 +17,33 @@ def asks(spec: WindowSpec) -> bool:
     return any(source.kind == "prometheus" for source in spec.telemetry)
 
 
-def ask(spec: WindowSpec) -> Window:
-    """The window as the server tells it. SourceError where it cannot, or where the window asks for what it cannot."""
+def frames(spec: WindowSpec) -> bool:
+    """Whether a block of a test decides over the window's time: where it is sampled, or asked about the present.
+
+    A source that names another ``end`` is asked about that, whatever the test does.
+    """
+    ends = [source.options.get("end", "now") for source in spec.telemetry if source.kind == "prometheus"]
+    return spec.sampled or (bool(ends) and all(end == "now" for end in ends))
+
+
+def within(spec: WindowSpec, block: Block) -> WindowSpec:
+    """The specification, asked about a block: not a duration before some end, but from its start to its end."""
+
+    def of_block(source: TelemetrySource) -> TelemetrySource:
+        if source.kind != "prometheus":
+            return source
+        times = {"duration": block.end - block.start, "end": repr(block.end)}
+        return replace(source, options={**source.options, **times})
+
+    return replace(spec, telemetry=tuple(map(of_block, spec.telemetry)))
+
+
+def ask(spec: WindowSpec, block: Block | None = None) -> Window:
+    """The window as the server tells it, of a ``block`` where one is given.
+
+    SourceError where it cannot, or where the window asks for what it cannot.
+    """
+    spec = within(spec, block) if block is not None else spec
     first, *others = spec.telemetry
     if any(source.kind != "prometheus" for source in spec.telemetry):
         # Its clock, its replicas and its requests would be others than those of the sources beside it.
@@ -42,7 +70,13 @@ def ask(spec: WindowSpec) -> Window:
     for other in others:
         window = with_prometheus_gpus(window, other.options)
     _refuse_few(spec, window)
-    return window
+    if block is None:
+        return window
+    note = (
+        f"the window is what Prometheus scraped within the block of {block.end - block.start:.1f} s; it was asked "
+        f"{block.waited_seconds:.3g} s after its end, one scrape interval later"
+    )
+    return replace(window, notes=(*window.notes, note))
 
 
 def _refuse_few(spec: WindowSpec, window: Window) -> None:

@@ -104,12 +104,14 @@ def read(spec: WindowSpec, taken: Taken | None = None) -> list[Window]:
         key = "telemetry:" if in_file else "@pytest.mark.llmroof(telemetry=[...])"
         raise SourceError("the window names no telemetry", f"write `{key}` or give --llmroof-telemetry=SOURCE")
     paths = [(source.path, source.shown) for source in spec.telemetry if source.path is not None]
+    if taken is not None and taken.failure is not None:
+        raise SourceError(*taken.failure)
     if asks(spec):
-        return [ask(spec)]
+        return [taken.window if taken and taken.window else ask(spec, taken.block if taken else None)]
     if not spec.sampled:
         return [_read_files(spec, paths)]
-    if taken is None or taken.failure is not None:
-        raise SourceError(*(taken.failure if taken and taken.failure else ("the window was not measured", None)))
+    if taken is None:
+        raise SourceError("the window was not measured")
     return [
         _read_recording(spec, [one, *paths], f"window {number} of {len(taken.recordings)}: ")
         for number, one in enumerate(taken.recordings, 1)

@@ -18,6 +18,7 @@ from pytest_llmroof.analysis.diagnosis import Diagnosis
 from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData, Outcome
 from pytest_llmroof.analysis.metrics import find_metric
 from pytest_llmroof.analysis.sources import with_remedy
+from pytest_llmroof.asked import frames
 from pytest_llmroof.assess import judged_again
 from pytest_llmroof.errors import ConfigError
 from pytest_llmroof.gates.build import window_spec
@@ -162,12 +163,12 @@ class WindowHandle(Mapping[str, Measurement]):
     def _taken(self) -> Taken | None:
         """What was recorded around the load; None where files are read."""
         __tracebackhide__ = True
-        if not self.spec.sampled:
+        if not self.spec.live:
             return None
         from pytest_llmroof.live import framed
 
         found = framed(self._config, self.spec)
-        if found is None:
+        if found is None and self.spec.sampled:
             pytest.fail(_NEVER_OPENED, pytrace=False)
         return found
 
@@ -227,7 +228,7 @@ class OpenWindow(WindowHandle):
 
     def __enter__(self) -> OpenWindow:
         __tracebackhide__ = True
-        if self.spec.sampled:
+        if frames(self.spec):
             if self._frame is not None:
                 pytest.fail("a window covers one block: open another one with .window()", pytrace=False)
             from pytest_llmroof.live import Frame

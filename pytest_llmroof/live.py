@@ -18,6 +18,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from pytest_llmroof.acquire import Framing, duration_seconds, length_seconds, take
+from pytest_llmroof.asked import asks
+from pytest_llmroof.blocks import AskedFraming
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.gates.spec import WindowSpec
 from pytest_llmroof.options import settings
@@ -70,7 +72,7 @@ class Frame:
         self.spec = spec
         self.least_seconds = least_seconds
         self._locks = contextlib.ExitStack()
-        self._framing: Framing | None = None
+        self._framing: Framing | AskedFraming | None = None
 
     def open(self) -> None:
         """First scrape. What fails is kept, and becomes the verdict of the window's gates."""
@@ -81,7 +83,7 @@ class Frame:
         try:
             self._locks.enter_context(_hold(self.config, self.spec))
             with _place(self.config, self.spec) as (folder, shown):
-                self._framing = Framing(self.spec, folder, shown)
+                self._framing = AskedFraming(self.spec) if asks(self.spec) else Framing(self.spec, folder, shown)
                 self._framing.open()
         except SourceError as error:
             frames[self.spec.id] = Taken.failed(error)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_llmroof.asked import frames
 from pytest_llmroof.errors import ConfigError, ConfigErrors
 from pytest_llmroof.gates.assessment import Assessment
 from pytest_llmroof.gates.build import window_spec
@@ -156,7 +157,7 @@ def _judged_probe(item: pytest.Item, spec: WindowSpec) -> Generator[None, object
 
 def _opened(item: pytest.Item, spec: WindowSpec) -> tuple[Callable[[], Taken | None], Callable[[], None]]:
     """Open the window of a test's body, where its telemetry is a server's: how to end it well, and how otherwise."""
-    if not spec.sampled:
+    if not frames(spec):
         return lambda: None, lambda: None
     from pytest_llmroof.live import Frame, framed
 

@@ -1,18 +1,60 @@
-"""The present of a run: ``now`` in a window's ``end`` is one moment, whichever gate or worker asks first."""
+"""What Prometheus servers are asked, once in a run: ``now`` in a window's ``end`` is one moment, whoever is first."""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
+import pickle
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pytest_llmroof.asked import ask
+from pytest_llmroof.errors import SourceError
 from pytest_llmroof.gates.spec import TelemetrySource, WindowSpec
 from pytest_llmroof.rundir import run_folder
+from pytest_llmroof.taken import Taken
 from pytest_llmroof.telemetry.prometheus import end_of
+
+
+def asked_once(config: pytest.Config, spec: WindowSpec, taken: Taken | None = None) -> Taken:
+    """What the window's servers answer, asked by the first of a run's workers; failures are kept as well.
+
+    The window of a test's own block is that test's: nobody else asks for it.
+    """
+    if taken is not None and taken.failure is not None:
+        return taken
+    if taken is not None and taken.block is not None:
+        return replace(taken, window=None)
+    spec = with_fixed_end(config, spec)
+    if not hasattr(config, "workerinput"):
+        return _asked(spec)
+    stored = run_folder(config) / f"{_name(spec.id)}.asked"
+    with stored.with_suffix(".asking").open("a", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if stored.exists():
+            # Written by another worker of this run, in a folder that is this user's alone.
+            found: Taken = pickle.loads(stored.read_bytes())  # noqa: S301
+            return found
+        found = _asked(spec)
+        partial = stored.with_suffix(".part")
+        partial.write_bytes(pickle.dumps(found))
+        os.replace(partial, stored)
+        return found
+
+
+def _asked(spec: WindowSpec) -> Taken:
+    try:
+        return Taken(window=ask(spec))
+    except SourceError as error:
+        return Taken.failed(error)
+
+
+def _name(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def with_fixed_end(config: pytest.Config, spec: WindowSpec) -> WindowSpec:
@@ -24,8 +66,7 @@ def _fixed(config: pytest.Config, window: str, source: TelemetrySource) -> Telem
     end = str(source.options.get("end", "now"))
     if source.kind != "prometheus" or not end.startswith("now"):
         return source
-    name = hashlib.sha256(window.encode()).hexdigest()[:32]
-    moment = _first(run_folder(config) / f"{name}.now", time.time())
+    moment = _first(run_folder(config) / f"{_name(window)}.now", time.time())
     return replace(source, options={**source.options, "end": repr(end_of(end, lambda: moment))})
 
 

@@ -6,19 +6,35 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_llmroof.errors import ConfigError, LlmroofError, SourceError
+
+if TYPE_CHECKING:
+    from pytest_llmroof.telemetry.window import Window
+
+
+@dataclass(frozen=True)
+class Block:
+    """The block of a test that a Prometheus server is asked about: Unix seconds, and how long it was waited after."""
+
+    start: float
+    end: float
+    waited_seconds: float
 
 
 @dataclass(frozen=True)
 class Taken:
     """Recordings of a window's live sources, each as (folder, what messages may call it), one for every repeat.
 
-    Where the window could not be taken there are none, and ``failure`` is the reason with its remedy.
+    Where the window could not be taken there are none, and ``failure`` is the reason with its remedy. ``block`` is what
+    a Prometheus server is asked about, and ``window`` what it answered (never written: it is this process's own).
     """
 
     recordings: tuple[tuple[Path, str], ...] = ()
     failure: tuple[str, str | None] | None = None
+    block: Block | None = None
+    window: Window | None = None
 
     @classmethod
     def failed(cls, error: LlmroofError) -> Taken:

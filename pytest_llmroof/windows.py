@@ -77,9 +77,9 @@ def assessed(config: pytest.Config, spec: WindowSpec, taken: Taken | None = None
     found = cache.get(spec.id)
     if found is None:
         if asks(spec):
-            from pytest_llmroof.moments import with_fixed_end
+            from pytest_llmroof.moments import asked_once
 
-            spec = with_fixed_end(config, spec)
+            taken = asked_once(config, spec, taken)
         elif spec.sampled and taken is None:
             from pytest_llmroof import live
 

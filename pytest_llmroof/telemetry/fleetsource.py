@@ -15,12 +15,14 @@ from pytest_llmroof.telemetry.engines import EngineNames
 from pytest_llmroof.telemetry.fleetgpus import device_names, fleet_gpus
 from pytest_llmroof.telemetry.gpujoin import joined
 from pytest_llmroof.telemetry.promapi import PrometheusApi
-from pytest_llmroof.telemetry.prometheus import question_of, read_prometheus
+from pytest_llmroof.telemetry.prometheus import question_of, read_prometheus, usual_interval
 from pytest_llmroof.telemetry.promql import matchers
 from pytest_llmroof.telemetry.window import SourceInfo, Window
 
 #: A question may have the server read billions of samples; Prometheus itself gives up after two minutes.
 TIMEOUT_SECONDS: Final = 60.0
+#: How far back scrapes are looked at to learn how often there is one.
+_LOOK_BACK_SECONDS: Final = 900.0
 #: What people copy from a browser or a client behind the address.
 _BEHIND: Final = re.compile(r"/+(?:api/v1(?:/.*)?|graph|query|vmui|targets)?/*$")
 
@@ -87,6 +89,21 @@ def with_prometheus_gpus(window: Window, options: Mapping[str, object]) -> Windo
         sources=tuple(dict.fromkeys((*window.sources, SourceInfo("prometheus", api.endpoint.shown)))),
         notes=(*window.notes, *said),
     )
+
+
+def scrape_interval(
+    options: Mapping[str, object], end: float, engines: Mapping[str, EngineNames] | None = None
+) -> float:
+    """How far two scrapes of a source's servers lie apart, in seconds, by the quarter of an hour before ``end``.
+
+    0 where none was scraped twice. SourceError where there are no such servers.
+    """
+    api = api_of(options)
+    try:
+        question = question_of(str(options.get("selector", "")), duration=_LOOK_BACK_SECONDS, end=repr(end))
+    except ConfigError as error:
+        raise SourceError(f"{api.endpoint.shown}: selector: {error.problem}", "correct `selector`") from None
+    return usual_interval(api, question, engines=engines)
 
 
 def api_of(options: Mapping[str, object]) -> PrometheusApi:

@@ -110,6 +110,16 @@ def read_prometheus(
             return replace(window, hardware=hardware)
 
 
+def usual_interval(
+    api: PrometheusApi, question: Question, *, engines: Mapping[str, EngineNames] | None = None
+) -> float:
+    """The usual pause between two scrapes, in seconds; 0 where there are no two."""
+    with api:
+        engine, names = _engine_and_names(api, question, engines or known_engines())
+        selector = named([_probe(engine, names)], question.selector)
+        return interval_of(servers_of(api.instant(f"{selector}[{question.range}]", question.end), engine))
+
+
 def _engine_and_names(
     api: PrometheusApi, question: Question, engines: Mapping[str, EngineNames]
 ) -> tuple[EngineNames, list[str]]:
