@@ -44,7 +44,14 @@ class AskedFraming:
         end = self._began + (_monotonic() - self._opened)
         try:
             require(self.spec)
-            pause = min(self._interval(end), _LONGEST_SECONDS)
+            interval = self._interval(end)
+            if end - self._began < 2 * interval:
+                raise SourceError(
+                    f"a block of {end - self._began:.1f} s is too short where servers are scraped every "
+                    f"{interval:.3g} s: a difference takes two scrapes",
+                    f"drive the load for {2 * interval:.3g} s or more, or give the mark a `duration`",
+                )
+            pause = min(interval, _LONGEST_SECONDS)
         except LlmroofError as error:
             return Taken.failed(error)
         wait(pause)
