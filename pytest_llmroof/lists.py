@@ -81,9 +81,11 @@ def _scenarios(config: pytest.Config) -> Iterator[str]:
 
 def _engines(config: pytest.Config) -> Iterator[str]:
     from pytest_llmroof.telemetry.engine_entries import engine_listing, with_engines
+    from pytest_llmroof.telemetry.exporters import exporter_listing
     from pytest_llmroof.windows import added_engines
 
-    yield from _table([[key, text] for key, text in engine_listing(with_engines(added_engines(config))).items()])
+    listed = {**engine_listing(with_engines(added_engines(config))), **exporter_listing()}
+    yield from _table([[key, text] for key, text in listed.items()])
 
 
 def _table(rows: list[list[str]]) -> Iterator[str]:

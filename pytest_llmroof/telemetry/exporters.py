@@ -5,11 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pytest_llmroof.data import load
 
 Kind = Literal["gauge", "counter", "code"]
+
+#: What a list calls the quantities.
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "activity of engines": ("gr_engine",),
+    "of SMs": ("sm_active", "sm_occupancy"),
+    "of tensor cores": ("tensor",),
+    "of memory": ("dram",),
+    "links": ("nvlink_sent_bytes_per_second",),
+    "GPU utilization": ("utilization",),
+    "clocks": ("sm_clock_hertz",),
+    "power": ("power_watts",),
+    "energy": ("energy_joules",),
+    "throttling": ("thermal_seconds", "power_seconds"),
+}
 
 
 @dataclass(frozen=True)
@@ -161,3 +175,16 @@ def _names(quantity: str, kind: Kind, specs: Iterable[Any]) -> Iterator[GpuName]
             if several:
                 given = {**given, "addend": True, "combine": "sum"}
             yield GpuName(quantity=quantity, kind=kind, rank=rank, **given)
+
+
+def exporter_listing() -> Mapping[str, str]:
+    """What ``--llmroof-list=engines`` prints of them: key -> title, and what they tell of GPUs."""
+    return {
+        key: f"{exporter.title}; GPU counters beside an engine: {_told(exporter)}"
+        for key, exporter in exporters().items()
+    }
+
+
+def _told(exporter: Exporter) -> str:
+    quantities = {name.quantity for names in exporter.names.values() for name in names}
+    return ", ".join(word for word, needed in _WORDS.items() if quantities & set(needed))

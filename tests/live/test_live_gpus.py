@@ -76,8 +76,8 @@ def test_recorded_beside_the_engine(server: Exporter, tmp_path: Path) -> None:
 def test_gated_live(server: Exporter, project: Any) -> None:
     asked = with_dcgm(server)
     project.gates(
-        f"  w:\n    telemetry: ['{server.url}', '{server.address}/dcgm/metrics']\n    duration: 1s\n    interval: 0.1s\n"
-        "    gates: [hardware.mbu >= 50%]\n"
+        f"  w:\n    telemetry: ['{server.url}', '{server.address}/dcgm/metrics']\n"
+        "    duration: 1s\n    interval: 0.1s\n    gates: [hardware.mbu >= 50%]\n"
     )
     run = project.run()
     assert run.verdicts == ["pass"], run.text

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from gpu_files import H100, T0, dcgm_page, hardware_of, only_gpu, vllm_page, window_of
 
+from pytest_llmroof.telemetry.exporters import exporter_listing
 from pytest_llmroof.telemetry.reading import read_window
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
@@ -258,6 +259,13 @@ def test_amds_exporter(tmp_path: Path) -> None:
 def test_amds_names_with_a_prefix(tmp_path: Path) -> None:
     page = amd_page(T0, 97, 1).replace("\ngpu_", "\namd_gpu_")
     assert only_gpu(window_of(tmp_path, {"amd.prom": page})).series["utilization"].values == (0.97,)
+
+
+def test_the_list_of_what_is_read() -> None:
+    listing = exporter_listing()
+    assert listing["dcgm"].endswith("activity of engines, of SMs, of tensor cores, of memory, links, GPU utilization, "
+                                    "clocks, power, energy, throttling")  # fmt: skip
+    assert "tensor" not in listing["nvidia-smi"]
 
 
 @needs_data
