@@ -22,6 +22,7 @@ _FEW_KERNELS: Final = 0.2
 _MANY_LAUNCHES: Final = 20
 _SLOW_OPTIONS: Final = ("with_stack", "record_shapes", "profile_memory", "with_modules", "with_flops")
 _NOTABLE: Final = 0.02
+_MANY_UNKNOWN: Final = 0.1
 _ONE_COLLECTIVE: Final = 0.5
 
 
@@ -65,6 +66,9 @@ def distortions_of(
         said.append("graph replays are opaque: record with --cuda-graph-trace=node to see the kernels in them")
     if figures.whole.idle > _NOTABLE and not figures.whole.causes_known:
         said.append("most idle time has no recorded launch: its cause is not known")
+    if figures.unknown_kernels > _MANY_UNKNOWN:
+        share = format_quantity(figures.unknown_kernels, "fraction", 2)
+        said.append(f"{share} of the work is of kernels whose names are not understood: some may be communication")
     longest = _longest_collective(timeline, figures)
     if longest > _ONE_COLLECTIVE:
         share = format_quantity(longest, "fraction", 2)

@@ -121,6 +121,8 @@ def _ordered(found: list[tuple[int, int, Step | None]], by: str, holes: Union) -
 
 def _without(start: int, end: int, holes: Union) -> tuple[int, int]:
     """The longest part of a step that is free of holes."""
+    if not len(holes.start):
+        return start, end
     inside = (holes.start < end) & (holes.end > start)
     begins = [start, *holes.end[inside].tolist()]
     ends = [*holes.start[inside].tolist(), end]

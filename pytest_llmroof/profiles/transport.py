@@ -22,10 +22,10 @@ LEAST_ALIKE: Final = 5
 PERCENTILE: Final = 10.0
 _UNTOLD: Final = 0.1
 """Transport is told while collectives without a figure take no more than this part of their time."""
-_AGREE: Final = 0.5
+_AGREE: Final = 0.1
 """Ends of one collective on two clocks differ by less than this part of the time between two collectives."""
 _NUMBERED, _IN_ORDER = "numbered", "in order"
-_TOGETHER_NS: Final = 10_000
+_TOGETHER_NS: Final = 5_000
 """One collective ends on all ranks of a machine within this."""
 
 _PIPELINE: Final = re.compile(r"send_?recv|\bsend\b|\brecv\b|p2p", re.IGNORECASE)
@@ -122,7 +122,7 @@ def match(timelines: Sequence[Timeline], rows: Sequence[Int64]) -> Matched | Non
     table = np.array([[keys[key] for key in ordered] for keys in keyed], dtype=np.int64)
     durations = np.stack([one.work.end[row] - one.work.start[row] for one, row in zip(timelines, table, strict=True)])
     matched = Matched(tuple(range(len(timelines))), table, durations)
-    return matched if _agree(timelines, matched) else None
+    return matched if _agree(timelines, matched, ordered) else None
 
 
 def _common_start(timelines: Sequence[Timeline], rows: Sequence[Int64]) -> int | None:
@@ -153,7 +153,7 @@ def _keys(timeline: Timeline, rows: Int64) -> dict[tuple[object, ...], int]:
     return keys
 
 
-def _agree(timelines: Sequence[Timeline], matched: Matched) -> bool:
+def _agree(timelines: Sequence[Timeline], matched: Matched, keys: Sequence[tuple[object, ...]]) -> bool:
     """Whether what is called one collective ends on all ranks together, where their clocks can be compared."""
     zeros = [timeline.zero_unix_ns for timeline in timelines]
     if any(zero is None for zero in zeros):
@@ -162,8 +162,11 @@ def _agree(timelines: Sequence[Timeline], matched: Matched) -> bool:
         [one.work.end[rows] + (zero or 0) - (zeros[0] or 0)
          for one, rows, zero in zip(timelines, matched.rows, zeros, strict=True)]
     )  # fmt: skip
-    apart = ends - ends[0]
-    # Clocks of several machines differ by a constant: only what is beyond it counts.
-    spread = np.abs(apart - np.median(apart, axis=1, keepdims=True)).mean(axis=1)
+    apart = (ends - ends[0]).astype(np.float64)
+    if all(key[0] == _NUMBERED for key in keys):
+        # Clocks of several machines differ by a constant. Where only the order tells, such a difference could as well
+        # be another collective of the same kind.
+        apart -= np.median(apart, axis=1, keepdims=True)
+    spread = np.abs(apart).mean(axis=1)
     between = float(np.median(np.diff(np.sort(ends[0])))) if ends.shape[1] > 1 else np.inf
-    return bool((spread <= max(_AGREE * between, 1.0)).all())
+    return bool((spread <= max(_AGREE * between, _TOGETHER_NS)).all())

@@ -245,6 +245,24 @@ def test_ranks_that_never_met_are_not_compared(tmp_path: Path) -> None:
     assert first.late is second.late is None
 
 
+@pytest.mark.parametrize("numbered", [False, True])
+def test_clocks_that_are_apart_only_hide_which_collective_is_which_where_none_is_numbered(
+    tmp_path: Path, numbered: bool
+) -> None:
+    """The second machine's clock is 3.1 ms ahead: as long as 15 collectives and a half."""
+    ranks = []
+    for rank, schedule in enumerate(two_ranks(40, 0)):
+        ahead = replace(schedule, zero_unix_ns=(schedule.zero_unix_ns or 0) + rank * 3_100 * US)
+        if numbered:
+            reduced = [one for one in ahead.work if one.name == NCCL_ALL_REDUCE]
+            places = {id(one): place for place, one in enumerate(reduced)}
+            ahead.work = [replace(one, sequence=places.get(id(one))) for one in ahead.work]
+        ranks.append(ahead)
+    first, second = figures(tmp_path, *ranks)
+    assert (first.ranks, second.ranks) == ((2, 2) if numbered else (1, 1))
+    assert second.late == (1 if numbered else None)
+
+
 def test_numbered_collectives_are_matched_by_their_numbers(tmp_path: Path) -> None:
     """The second rank's recording lacks one; without a clock, only the numbers tell which."""
     ranks = []
@@ -289,6 +307,14 @@ def test_what_the_profiler_costs_is_said(tmp_path: Path) -> None:
     schedule = submitted(lambda at: [(GEMM, at, at + 990 * US)], 1000 * US, None)
     (found,) = figures(tmp_path, replace(schedule, options=("with_stack", "record_shapes")))
     assert any(said.startswith("recorded with with_stack and record_shapes") for said in found.distortions)
+
+
+def test_kernels_that_nobody_knows_are_said(tmp_path: Path) -> None:
+    mine = submitted(lambda at: [(GEMM, at, at + 600 * US), ("my_kernel", at + 600 * US, at + 990 * US)], 1000 * US)
+    (found,) = figures(tmp_path, mine)
+    assert found.unknown_kernels == pytest.approx(390 / 990)
+    assert any(said.startswith("39 % of the work is of kernels whose names") for said in found.distortions)
+    assert found.top_kernels == ((GEMM, pytest.approx(600 / 990)), ("my_kernel", pytest.approx(390 / 990)))
 
 
 def test_the_capture_of_graphs_is_refused(tmp_path: Path) -> None:
