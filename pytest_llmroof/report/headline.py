@@ -27,8 +27,8 @@ def judged(gate: Document) -> bool:
 
 
 def _judged(window: Document, gate: Document, room: int) -> str:
-    found = f"found {quantity_apart(gate)}{_whose(gate)}, expected "
-    apart_by = f" ({away(gate)}{', approximate' if gate['approximate'] else ''})"
+    found = f"found {quantity_apart(gate)}, expected "
+    apart_by = f" ({away(gate)}{', approximate' if gate['approximate'] else ''}{_whose(gate)})"
     asked = shorten(expected(gate, basis=True), max(_SHORTEST_EXPECTATION, room - len(found) - len(apart_by)))
     cause = cause_of(window, gate) if gate["verdict"] == "fail" else None
     line = found + asked + apart_by
@@ -36,9 +36,9 @@ def _judged(window: Document, gate: Document, room: int) -> str:
 
 
 def _whose(gate: Document) -> str:
-    """`` (the worst of 4 GPUs: gpu 2 of node-1)``, of a gate that is held for each."""
+    """``; the worst of 4 GPUs: gpu 2 of node-1``, of a gate that is held for each."""
     reason = one_line(gate["reason"] or "").partition(";")[0]
-    return f" ({reason})" if reason.startswith("the worst of ") else ""
+    return f"; {reason}" if reason.startswith("the worst of ") else ""
 
 
 def quantity_apart(gate: Document) -> str:

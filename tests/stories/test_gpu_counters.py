@@ -82,6 +82,7 @@ def test_each_gpu_and_the_worst_is_named(gate: Gate, record: Callable[..., Path]
     worst, _ = run.window["gates"]
     assert worst["value"] == pytest.approx(0.20)
     assert "the worst of 4 GPUs: gpu 2" in worst["reason"]
+    assert "per gpu (20 points short; the worst of 4 GPUs: gpu 2" in run.text
 
 
 def test_throttling_is_said_with_every_verdict(gate: Gate, record: Callable[..., Path]) -> None:
