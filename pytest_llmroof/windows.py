@@ -152,7 +152,7 @@ def with_default_gates(spec: WindowSpec) -> WindowSpec:
     except ConfigError as error:
         found = "" if spec.phase or phase is None else "its traffic mixes prefill and decode: "
         raise ConfigError(f"{spec.name}: {found}{error.problem}", spec.positions.get("telemetry")) from None
-    return replace(spec, gates=gates, default_severity=None)
+    return replace(spec, gates=gates, phase=phase, default_severity=None)
 
 
 def is_live(spec: WindowSpec) -> bool:

@@ -9,6 +9,8 @@ from typing import Any, Final
 from pytest_llmroof.analysis.metrics import METRICS, list_metrics
 from pytest_llmroof.data import load
 from pytest_llmroof.options import _INI, _options
+from pytest_llmroof.telemetry.engine_entries import engine_listing
+from pytest_llmroof.telemetry.engines import known_engines
 
 SCENARIOS: Final = "ABCDEFG"
 
@@ -49,6 +51,30 @@ def engines_table() -> str:
     """The engines whose metrics are read."""
     rows = ["| engine | versions |", "|---|---|"]
     rows += [f"| {engine['title']} | {engine.get('versions', '')} |" for engine in load("engines.yaml").values()]
+    return "\n".join(rows) + "\n"
+
+
+def engine_names_table() -> str:
+    """What each engine's metrics begin with, and what they give: the list of --llmroof-list=engines."""
+    rows = ["| engine | names | gives |", "|---|---|---|"]
+    for key, listed in engine_listing().items():
+        parts = dict(part.split(" ", 1) for part in listed.split("; ")[1:])
+        names = " ".join(f"`{name}`" for name in parts["metrics"].split(", "))
+        rows.append(f"| {known_engines()[key].title} | {names} | {parts.get('gives', '')} |")
+    return "\n".join(rows) + "\n"
+
+
+def engine_gaps_table() -> str:
+    """What each engine cannot tell, why, and what can."""
+    rows = ["| engine | cannot tell | because | what can |", "|---|---|---|---|"]
+    for engine in known_engines().values():
+        gaps: dict[tuple[str, str], list[str]] = {}
+        for metric, gap in engine.cannot.items():
+            gaps.setdefault((gap.reason, gap.remedy or ""), []).append(f"`{metric}`")
+        rows += [
+            f"| {engine.title} | {' '.join(metrics)} | {_cell(reason)} | {_cell(remedy)} |"
+            for (reason, remedy), metrics in gaps.items()
+        ]
     return "\n".join(rows) + "\n"
 
 
@@ -135,6 +161,8 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "scenarios": scenarios_table,
     **{f"scenario {letter}": partial(scenario_section, letter) for letter in SCENARIOS},
     "engines": engines_table,
+    "engine names": engine_names_table,
+    "engine gaps": engine_gaps_table,
     "options": options_table,
     "ini": ini_table,
 }

@@ -96,11 +96,12 @@ def test_a_block_shorter_than_two_scrapes(project: Any, module: Callable[..., No
     module("@LLMROOF\n@pytest.mark.llmroof_gate('decode.mbu >= 30%')\ndef test_short(): drive(0.1)\n")
     run = project.run()
     assert run.verdicts == ["no data"]
-    assert "is too short where servers are scraped every 0.5 s: a difference takes two scrapes; drive the load for 1 s" in run.one_line
+    assert "is too short where servers are scraped every 0.5 s: a difference takes two scrapes" in run.one_line
+    assert "drive the load for 1 s or more" in run.one_line
 
 
 def test_a_body_that_failed_is_not_judged(project: Any, module: Callable[..., None]) -> None:
-    module("@LLMROOF\n@pytest.mark.llmroof_gate('decode.mbu >= 30%')\ndef test_fails():\n    assert 0\n")
+    module("@LLMROOF\n@pytest.mark.llmroof_gate('decode.mbu >= 30%')\ndef test_fails(): assert 0\n")
     run = project.run()
     assert run.verdicts == ["not judged"]
 

@@ -31,6 +31,15 @@ def test_the_traffic_shows_the_phase(
     assert result.ret == 0
 
 
+@pytest.mark.parametrize(("mark", "found"), [("decode", pytest.ExitCode.NO_TESTS_COLLECTED), ("prefill", 0)])
+def test_the_phase_that_was_found_is_a_mark(
+    pytester: pytest.Pytester, vllm_pages: Pages, mark: str, found: int
+) -> None:
+    vllm_pages(pytester.path, **PREFILL)
+    (pytester.path / "llmroof.yaml").write_text(FILE)
+    assert pytester.runpytest_subprocess("-m", mark).ret == found
+
+
 def test_a_mixed_window_is_asked_for_gates(pytester: pytest.Pytester, vllm_pages: Pages) -> None:
     vllm_pages(pytester.path, **MIXED)
     (pytester.path / "llmroof.yaml").write_text(FILE)
