@@ -156,6 +156,46 @@ def test_private_metadata_is_not_kept(tmp_path: Path, schedule: Schedule) -> Non
     assert secret not in repr(analyse(timeline))
 
 
+NASTY = st.text(st.sampled_from('{}[],:" \\kernel\t\u00e9\U0001f600'), max_size=12)
+ARGUMENTS = st.dictionaries(
+    NASTY,
+    st.recursive(st.none() | st.integers() | st.floats() | NASTY, lambda inner: st.lists(inner, max_size=3)
+                 | st.dictionaries(NASTY, inner, max_size=2), max_leaves=4),
+    max_size=3,
+)  # fmt: skip
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["kernel", "gpu_memcpy", "cpu_op", "python_function", "ac2g", "cuda_runtime"]),
+        NASTY, st.integers(0, 10**7), st.integers(0, 10**5), ARGUMENTS, st.sampled_from(["X", "X", "X", "i", "s"]),
+    ),
+    min_size=1, max_size=12,
+)  # fmt: skip
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(events=EVENTS, piece=st.sampled_from([7, 50, 300, 1 << 20]), indent=st.sampled_from([None, 1]))
+def test_whatever_events_hold_the_work_is_all_read(
+    tmp_path: Path, events: list[tuple[str, str, int, int, dict[str, Any], str]], piece: int, indent: int | None
+) -> None:
+    """NaN and Infinity among them, which Python writes as such."""
+    made = [
+        {"ph": ph, "cat": category, "name": name, "ts": ts / 1000, "dur": dur / 1000, "pid": 0, "tid": 7, "args": args}
+        for category, name, ts, dur, args, ph in events
+    ]
+    expected = sorted((ts, ts + dur, name) for category, name, ts, dur, _, ph in events
+                      if ph == "X" and category in ("kernel", "gpu_memcpy"))  # fmt: skip
+    path = written(tmp_path, json.dumps({"traceEvents": made, "x": [{"y": {}}]}, indent=indent))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packed, "PIECE", piece)
+        timeline = read_or_refused(path)
+    if timeline is None:
+        assert not expected
+        return
+    work = timeline.work
+    names = [timeline.names[name] for name in work.name.tolist()]
+    assert sorted(zip(work.start.tolist(), work.end.tolist(), names, strict=True)) == expected
+
+
 # --- damaged ---
 
 
