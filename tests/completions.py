@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -70,6 +72,7 @@ class Server:
     cached_tokens: int | None = None
     reasoning: int = 0
     key: str | None = None
+    certificate: Path | None = None
     warm: int = 0
     faults: list[Fault | None] = field(default_factory=list)
     trial_faults: list[Fault] = field(default_factory=list)
@@ -344,7 +347,14 @@ def serving(server: Server) -> Iterator[Server]:
         daemon_threads = True
         block_on_close = False
 
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            """Clients that do not trust it hang up."""
+
     http = Http(("127.0.0.1", server.port), Bound)
+    if server.certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(server.certificate)
+        http.socket = context.wrap_socket(http.socket, server_side=True, do_handshake_on_connect=False)
     server.port = http.server_port
     thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

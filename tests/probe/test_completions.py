@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -224,3 +226,19 @@ def test_one_connection_serves_many_requests(server: Server) -> None:
         for _ in range(5):
             assert complete(caller, FULL, FULL.body(server.models[0], IDS, 3), 3).failure is None
         assert len(caller._watch._sockets) == 1
+
+
+def test_over_tls_whom_to_trust_is_said_as_for_metrics(serve: Serve) -> None:
+    certificate = Path(__file__).parents[1] / "data" / "tls" / "engine.invalid.pem"
+    server = serve(Server(certificate=certificate))
+
+    def asked(**trust: Any) -> Answer:
+        base = endpoint_of(f"https://engine.invalid:{server.port}/v1", **trust)
+        with Caller(replace(base, address="127.0.0.1"), Deadline.after(30)) as caller:
+            return complete(caller, FULL, FULL.body(server.models[0], IDS, 3), 3)
+
+    failure = asked().failure
+    assert failure is not None
+    assert failure.reason == f"the certificate is not trusted at https://engine.invalid:{server.port}/v1"
+    assert asked(verify=str(certificate)).counted == 3
+    assert asked(verify=False).counted == 3  # warnings are errors here
