@@ -168,14 +168,31 @@ def _headline(result: Recomputed, line: str) -> None:
     if not match:
         return
     found, _, operator, limit, away, kind, side = match.groups()
-    amount = re.search(rf"{_NUMBER}(?: (?:%|\S+))?", limit)
+    written, _, came_to = limit.rpartition(" = ")
+    amount = re.search(rf"{_NUMBER}(?: (?:%|\S+))?", came_to)
     assert amount, line
     value, border = printed(found), printed(amount.group())
+    _baseline(result, written, border, came_to)
     result.expect("side", (side == "short") == (operator[0] == ">"), line)
-    distance, exact = printed(f"{away} %"), _middle(border)  # a limit is printed with every digit it has
-    ends = [abs(end - exact) if kind == "points" else abs(end / exact - 1) for end in (value.low, value.high)]
+    # A limit that was written down is printed with every digit it has, one that was computed is rounded.
+    exact = (border.low, border.high) if written else (_middle(border),)
+    distance = printed(f"{away} %")
+    ends = [
+        abs(end - limit_end) if kind == "points" else abs(end / limit_end - 1)
+        for end in (value.low, value.high)
+        for limit_end in exact
+    ]
     span = Printed(min(ends), max(ends))
     result.expect("distance", distance.meets(span), f"{found} is not {away} {kind} from {limit}")
+
+
+def _baseline(result: Recomputed, written: str, border: Printed, came_to: str) -> None:
+    """A limit in terms of a baseline follows from the median that is printed beside it."""
+    factor, median = re.fullmatch(r"([\d.]+)x baseline", written), re.search(rf"median ({_NUMBER} \S+?)[,)]", came_to)
+    if factor and median:
+        of, times = printed(median.group(1)), float(factor.group(1))
+        product = Printed(of.low * times, of.high * times)
+        result.expect("baseline", border.meets(product), f"{came_to} is not {written}")
 
 
 def _middle(number: Printed) -> float:
