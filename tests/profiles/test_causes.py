@@ -15,6 +15,7 @@ from timelines import (
     NCCL_ALL_REDUCE,
     NCCL_SEND_RECV,
     Schedule,
+    Work,
     write_kineto,
 )
 
@@ -351,6 +352,25 @@ def test_idle_time_without_launches_has_no_cause(tmp_path: Path) -> None:
     assert found.whole.unknown == pytest.approx(found.whole.idle)
     assert not found.whole.causes_known
     assert any("its cause is not known" in said for said in found.distortions)
+
+
+def test_steps_of_a_recording_of_the_device_alone_come_from_its_own_annotations(tmp_path: Path) -> None:
+    """Annotated on both of its streams: 600 us of every 1000 are busy, and why the rest is not, nobody knows."""
+    schedule = Schedule()
+    for number in range(6):
+        at = number * 1000 * US
+        schedule.work += [Work(GEMM, at, at + 400 * US), Work(GEMM, at + 300 * US, at + 600 * US, stream=20)]
+        for stream, start, end in ((7, at, at + 400 * US), (20, at + 300 * US, at + 600 * US)):
+            name = "execute_context_0(0)_generation_8(8)"
+            schedule.work.append(Work(name, start, end, stream=stream, kind="gpu_user_annotation"))
+    (found,) = figures(tmp_path, schedule)
+    decode = found.steps["decode"]
+    assert (decode.count, decode.decode_tokens) == (4, 8)
+    assert decode.median_seconds == pytest.approx(1e-3)
+    assert decode.shares.busy == pytest.approx(0.6)
+    assert decode.shares.idle_within == pytest.approx(0)
+    assert decode.shares.unknown == decode.shares.idle_between == pytest.approx(0.4)
+    assert not decode.shares.causes_known
 
 
 def test_less_than_a_step_is_not_judged(tmp_path: Path) -> None:
