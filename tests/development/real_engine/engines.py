@@ -186,7 +186,8 @@ def llamacpp(work: Path) -> Engine:
         call([python, HERE / "model.py", work / "model", model], work, log)
     serve = (
         str(work / "llamacpp" / "bin" / "llama-server"), "-m", str(model), "--alias", SERVED, "--host", "127.0.0.1",
-        "--metrics", "-c", "8192", "-np", "8", "-t", str(os.cpu_count() or 1),
+        # One thread: several wait for each other by spinning, which takes minutes where the cores have other work.
+        "--metrics", "-c", "8192", "-np", "8", "-t", "1",
     )  # fmt: skip
     return Engine("llama.cpp", python, model, serve, {})
 

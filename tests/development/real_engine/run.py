@@ -64,8 +64,8 @@ class Run:
         say(f"serve {self.engine.name}")
         with self.engine.serving(self.folder / "server.log") as url:
             self.url, self.metrics = url, f"{url}/metrics"
-            self.load(DECODE)  # the first requests are slow, and are nobody's window
-            self.load(PREFILL)
+            for shape in (DECODE, PREFILL):  # the first requests are slow, and are nobody's window
+                self.load({**shape, "requests": shape["at_once"]})
             self.record("prefill", PREFILL)
             self.record("decode", DECODE)
             self.live()
@@ -89,11 +89,9 @@ class Run:
 
     # Loads
 
-    def load(self, shape: Mapping[str, int], result: str = "warm.json", **more: int) -> dict[str, Any]:
-        """Send a load of our own and wait for it; what the client counted."""
-        call([sys.executable, *self.load_command({**shape, **more}), f"--result={result}"], self.folder, self.log)
-        counted: dict[str, Any] = json.loads((self.folder / result).read_text())
-        return counted
+    def load(self, shape: Mapping[str, int]) -> None:
+        """Send a load of our own and wait for it."""
+        call([sys.executable, *self.load_command(shape)], self.folder, self.log)
 
     def load_command(self, shape: Mapping[str, int]) -> list[str]:
         options = [f"--{name.replace('_', '-')}={number}" for name, number in shape.items()]
@@ -233,7 +231,8 @@ class Run:
         """llama.cpp's own benchmark, which needs no server: one sequence, whose step is its time per token."""
         say("llama-bench")
         bench = Path(self.engine.serve[0]).with_name("llama-bench")
-        command = [str(bench), "-m", str(self.engine.model), "-p", "0", "-n", str(DECODE["output"]), "-o", "json"]
+        options = ["-p", "0", "-n", str(DECODE["output"]), "-t", "1", "-o", "json"]
+        command = [str(bench), "-m", str(self.engine.model), *options]
         done = subprocess.run(command, capture_output=True, text=True)
         (self.folder / "llama-bench.json").write_text(done.stdout)
         self.checks.same("llama-bench's exit code", done.returncode, 0)
