@@ -83,7 +83,7 @@ def options_table() -> str:
     rows = ["| option | meaning |", "|---|---|"]
     for name, declared in _options().items():
         value = f"={declared['metavar']}" if "metavar" in declared else "=WHAT" if "choices" in declared else ""
-        rows.append(f"| `--llmroof-{name}{value}` | {_cell(declared['help'])} |")
+        rows.append(f"| `--llmroof-{name}{_cell(value)}` | {_cell(declared['help'])} |")
     return "\n".join(rows) + "\n"
 
 

@@ -9,6 +9,7 @@ from pytest_llmroof.analysis.diagnosis import Diagnosis
 from pytest_llmroof.analysis.metrics import find_metric
 from pytest_llmroof.errors import ConfigError
 from pytest_llmroof.gates.assessment import Assessment
+from pytest_llmroof.gates.gate import Gate
 from pytest_llmroof.gates.verdict import Verdict
 from pytest_llmroof.report.causes import diagnosis_for
 from pytest_llmroof.report.figures import precise, quantity, share_in_words, times, wording
@@ -61,7 +62,7 @@ def _decode_finding(assessment: Assessment) -> str | None:
 def _plain_finding(verdict: Verdict, value: float) -> str:
     gate, phrases = verdict.gate, wording()
     shown = quantity(value, gate.unit)
-    asked = phrases["asked"][gate.operator].format(limit=precise(verdict.limit, gate.unit)) if verdict.limit else ""
+    asked = phrases["asked"][gate.operator].format(limit=_limit_shown(verdict.limit, gate)) if verdict.limit else ""
     try:
         metric, statistic = find_metric(gate.metric)
     except ConfigError:  # a metric with parameters: its expression says what it is
@@ -102,3 +103,8 @@ def _lost(candidates: tuple[str, ...], attribution: Attribution) -> float:
         observed = sum(part.share for part in attribution.shares if part.cause in causes and part.observed)
         return observed + rest
     return attribution.share(*causes)
+
+
+def _limit_shown(limit: float, gate: Gate) -> str:
+    """A limit that was written down with all of its digits, one that was computed as figures are."""
+    return precise(limit, gate.unit) if gate.limit.kind == "absolute" else quantity(limit, gate.unit)
