@@ -126,18 +126,20 @@ def _covers(view: _View) -> Mapping[str, Union | None]:
     """What each share is measured by."""
     timeline, work = view.timeline, view.timeline.work
     told = view.communication
-    other = np.ones(len(work), dtype=np.bool_)
-    other[told.rows] = False
-    start, end = work.start[told.rows], work.end[told.rows]
     opaque = bool((work.kind == GRAPH).any()) and timeline.world_size != 1
-    computed = union(work.start[other], work.end[other])
-    # The transfer comes last: before it, the kernel waits.
-    moving = (np.append(work.start[other], end - told.moving), np.append(work.end[other], end))
+    start, end = work.start[told.rows], work.end[told.rows]
+    computed = moved = view.busy
+    if len(told.rows):
+        other = np.ones(len(work), dtype=np.bool_)
+        other[told.rows] = False
+        computed = union(work.start[other], work.end[other])
+        # The transfer comes last: before it, the kernel waits.
+        moved = union(np.append(work.start[other], end - told.moving), np.append(work.end[other], end))
     return {
         "busy": view.busy,
         "computed": None if opaque else computed,
         "communication": None if opaque else union(start, end),
-        "computed or moving": None if opaque or not told.told else union(*moving),
+        "computed or moving": None if opaque or not told.told else moved,
         **{cause: view.gaps.by_cause(place) for place, cause in enumerate(CAUSES)},
     }
 

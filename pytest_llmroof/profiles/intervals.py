@@ -37,22 +37,19 @@ class Union:
 
 
 def union(start: Int64, end: Int64) -> Union:
-    """What intervals in any order cover together.
-
-    Starts and ends are sorted apart: where the next start is later than as many ends, everything before has ended.
-    """
+    """What intervals in any order cover together."""
     real = end > start
     if not real.all():
         start, end = start[real], end[real]
     if not len(start):
         return Union(start, end)
-    starts = start if bool((start[1:] >= start[:-1]).all()) else np.sort(start)
-    ends = np.sort(end)
-    breaks = np.flatnonzero(starts[1:] > ends[:-1])
-    return Union(
-        np.concatenate((starts[:1], starts[breaks + 1])),
-        np.concatenate((ends[breaks], ends[-1:])),
-    )
+    if bool((start[1:] >= start[:-1]).all()):
+        ends = np.maximum.accumulate(end)
+    else:
+        # Sorted apart: where the next start is later than as many ends, everything before has ended.
+        start, ends = np.sort(start), np.sort(end)
+    breaks = np.flatnonzero(start[1:] > ends[:-1])
+    return Union(np.concatenate((start[:1], start[breaks + 1])), np.concatenate((ends[breaks], ends[-1:])))
 
 
 def gaps(covered: Union) -> Intervals:

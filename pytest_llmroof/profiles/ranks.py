@@ -12,7 +12,7 @@ from pytest_llmroof.profiles.figures import WaitingCause
 from pytest_llmroof.profiles.gaps import BACK_TO_BACK, find_gaps
 from pytest_llmroof.profiles.intervals import Union, union
 from pytest_llmroof.profiles.timeline import Bool, Int64, Timeline
-from pytest_llmroof.profiles.transport import Matched, is_pipeline
+from pytest_llmroof.profiles.transport import Matched, of_pipeline
 
 _MOST: Final = 0.5
 
@@ -39,7 +39,7 @@ def waiting_of(timelines: Sequence[Timeline], matched: Matched) -> tuple[Waiting
     total = int(waits.sum())
     found = []
     for rank, timeline in enumerate(timelines):
-        pipeline = _of_pipeline(timeline, rows[rank])
+        pipeline = of_pipeline(timeline, rows[rank])
         found.append(
             Waiting(
                 _cause(waits[rank], held_up[rank], pipeline),
@@ -54,12 +54,7 @@ def waiting_alone(timeline: Timeline, rows: Int64, waits: Int64) -> WaitingCause
     total = int(waits.sum())
     if not total:
         return None
-    return "pipeline bubble" if int(waits[_of_pipeline(timeline, rows)].sum()) > _MOST * total else None
-
-
-def _of_pipeline(timeline: Timeline, rows: Int64) -> Bool:
-    names = timeline.work.name[rows].tolist()
-    return np.array([is_pipeline(timeline.names[name]) for name in names], dtype=np.bool_)
+    return "pipeline bubble" if int(waits[of_pipeline(timeline, rows)].sum()) > _MOST * total else None
 
 
 def _cause(waits: Int64, held_up: Int64, pipeline: Bool) -> WaitingCause | None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pytest_llmroof.profiles.kernels import communication_classes, kernel_classes
-from pytest_llmroof.profiles.timeline import KERNEL, Int64, Timeline
+from pytest_llmroof.profiles.timeline import KERNEL, Bool, Int64, Timeline
 
 LEAST_ALIKE: Final = 5
 """Collectives of a kind from which a low percentile means something."""
@@ -82,9 +83,11 @@ def communication_rows(timeline: Timeline) -> Int64:
     return np.flatnonzero((work.kind == KERNEL) & named[work.name]) if len(named) else np.zeros(0, dtype=np.int64)
 
 
-def is_pipeline(name: str) -> bool:
-    """Whether a collective is a send or receive between two ranks, as between stages of a pipeline."""
-    return _PIPELINE.search(name) is not None
+def of_pipeline(timeline: Timeline, rows: Int64) -> Bool:
+    """Which collectives are a send or receive between two ranks, as between stages of a pipeline."""
+    named = np.array([_PIPELINE.search(name) is not None for name in timeline.names], dtype=np.bool_)
+    found: Bool = named[timeline.work.name[rows]]
+    return found
 
 
 def of_one_rank(timeline: Timeline, rows: Int64, told: Int64) -> Communication:
@@ -92,15 +95,22 @@ def of_one_rank(timeline: Timeline, rows: Int64, told: Int64) -> Communication:
     work = timeline.work
     durations = work.end[rows] - work.start[rows]
     transport = np.full(len(rows), -1, dtype=np.int64)
-    alike = np.stack((work.name[rows].astype(np.int64), work.size[rows], told)) if len(rows) else np.zeros((3, 0))
-    kinds, of = np.unique(alike, axis=1, return_inverse=True)
-    of = of.reshape(-1)
-    for kind in range(kinds.shape[1]):
-        same = of == kind
-        if int(same.sum()) >= LEAST_ALIKE:
-            typical = int(np.percentile(durations[same], PERCENTILE))
-            transport[same] = np.minimum(durations[same], typical)
+    for alike in _groups(work.name[rows], work.size[rows], told):
+        if len(alike) >= LEAST_ALIKE:
+            typical = int(np.percentile(durations[alike], PERCENTILE))
+            transport[alike] = np.minimum(durations[alike], typical)
     return Communication(rows, durations, transport)
+
+
+def _groups(*columns: NDArray[np.integer[Any]]) -> list[Int64]:
+    """The places of equal rows, a group at a time."""
+    key = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        values, place = np.unique(column, return_inverse=True)
+        # Numbered anew each time, so that no product grows too large.
+        key = np.unique(key * max(len(values), 1) + place, return_inverse=True)[1]
+    order = np.argsort(key, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(key[order])) + 1)
 
 
 def match(timelines: Sequence[Timeline], rows: Sequence[Int64]) -> Matched | None:
