@@ -8,6 +8,7 @@ from typing import Final, get_args
 
 import numpy as np
 
+from pytest_llmroof.errors import SourceError
 from pytest_llmroof.profiles.figures import Shares, StepFigures, TimelineFigures, WaitingCause
 from pytest_llmroof.profiles.gaps import CAUSES, Gaps, find_gaps, host_time
 from pytest_llmroof.profiles.intervals import Union, union
@@ -25,7 +26,7 @@ _ROUNDING_NS: Final = 1
 
 
 def analyse(timeline: Timeline) -> TimelineFigures:
-    """The figures of one timeline. Raises SourceError where it holds the capture of graphs, not the serving."""
+    """The figures of one timeline. Raises SourceError where it tells nothing about serving."""
     return analyse_ranks((timeline,))[0]
 
 
@@ -64,6 +65,8 @@ class _View:
 def _view(timeline: Timeline) -> _View:
     work = timeline.work
     busy = union(work.start, work.end)
+    if not len(busy.start):
+        raise SourceError(f"{timeline.location} holds no GPU activity that took any time")
     found = find_gaps(timeline, busy)
     steps = device_steps(timeline, found.holes)
     rows = communication_rows(timeline)

@@ -373,6 +373,16 @@ def test_steps_of_a_recording_of_the_device_alone_come_from_its_own_annotations(
     assert not decode.shares.causes_known
 
 
+def test_work_that_takes_no_time_is_no_activity(tmp_path: Path) -> None:
+    schedule = Schedule()
+    schedule.launch(0, [(GEMM, 10 * US, 10 * US)])
+    with pytest.raises(SourceError, match="holds no GPU activity that took any time"):
+        figures(tmp_path, schedule)
+    schedule.launch(0, [(GEMM, 20 * US, 30 * US), (GEMM, 35 * US, 35 * US), (GEMM, 40 * US, 50 * US)])
+    (found,) = figures(tmp_path, schedule)
+    assert found.whole.busy == pytest.approx(20 / 30)
+
+
 def test_less_than_a_step_is_not_judged(tmp_path: Path) -> None:
     schedule = Schedule()
     schedule.launch(-10 * US, [(GEMM, 0, 100 * US)])
