@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from pytest_llmroof.telemetry.exporters import Exporter, GpuName, exporters
 from pytest_llmroof.telemetry.exposition import Page
@@ -51,11 +52,18 @@ Labelled = tuple[str, Mapping[str, str], float | str]
 
 def page_readings(page: Page) -> tuple[Exporter | None, tuple[GpuReading, ...]]:
     """The exporter that wrote a page (None: no exporter of GPU counters), and a reading of each GPU."""
-    for exporter in exporters().values():
-        ours = [sample for sample in page.samples if exporter.writes(sample.name)]
-        if ours:
+    told = {name: key for name in {sample.name for sample in page.samples} if (key := _exporter_of(name)) is not None}
+    for key, exporter in exporters().items():
+        if key in told.values():
+            ours = (sample for sample in page.samples if told.get(sample.name) == key)
             return exporter, readings_of(exporter, ((sample.name, sample.labels, sample.value) for sample in ours))
     return None, ()
+
+
+@lru_cache(maxsize=65_536)
+def _exporter_of(name: str) -> str | None:
+    """Which exporter writes metrics of this name; pages of engines, which have many, repeat the question."""
+    return next((key for key, exporter in exporters().items() if exporter.writes(name)), None)
 
 
 def readings_of(exporter: Exporter, samples: Iterable[Labelled]) -> tuple[GpuReading, ...]:

@@ -18,17 +18,21 @@ _AGAIN: Final = (
 )
 #: A line of nvidia-smi --format=csv,noheader: a time, then cells.
 _NO_HEADER: Final = re.compile(r"\d{4}/\d{2}/\d{2} \d{2}:\d{2}:\d{2}\.\d{3}, ")
+#: How much of a file's beginning is looked at: a head stands in one of its first lines.
+_LOOKED_AT: Final = 4_000
+_HEAD_LINES: Final = 12
 _SAYS: Final = ("nvidia-smi has failed", "unable to determine", "failed to initialize nvml", "no devices were found")
 
 
 def is_csv(head: str) -> bool:
     """Whether a text begins as such a table, or as one without its head, or as what the tool says where it fails."""
-    lines = [line for line in head.splitlines()[:60] if line.strip()]
-    if not any("," in line for line in lines[:5]) and not any(line.startswith("#") for line in lines[:2]):
-        return _failed(lines[0] if lines else "")
+    lines = [line for line in head[:_LOOKED_AT].splitlines() if line.strip()][:_HEAD_LINES]
+    if not lines or any(line.startswith(("# HELP", "# TYPE")) for line in lines):
+        return False
+    if _failed(lines[0]) or any(_is_dmon(line) for line in lines):
+        return True
     first = next((line for line in lines if not line.lstrip().startswith("#")), "")
-    dmon = any(_is_dmon(line) for line in lines[:5])
-    return dmon or _NO_HEADER.match(first) is not None or _head(lines) is not None
+    return _NO_HEADER.match(first) is not None or _head(lines) is not None
 
 
 def csv_rows(text: str, location: str) -> tuple[str, list[Row], list[str]] | None:
@@ -111,7 +115,7 @@ def _row(line: int, cells: dict[str, str]) -> Row:
 
 def _head(lines: Sequence[str]) -> tuple[str, int, list[str]] | None:
     """The tool, the line of the head, and its columns."""
-    for index, line in enumerate(lines[:50]):
+    for index, line in enumerate(lines[:_HEAD_LINES]):
         if line.startswith(("# HELP", "# TYPE")):
             return None
         columns = _columns(line.strip().lstrip("#").strip())

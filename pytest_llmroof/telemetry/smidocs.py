@@ -22,31 +22,30 @@ _TABLE_GPU: Final = re.compile(
     r"\|\s+(?P<index>\d+)\s{1,3}(?P<name>\S.*?)\s{2,}(?:On|Off|N/A)\s*\|\s*[0-9A-Fa-f]{4,8}:"
 )
 _XML: Final = re.compile(r"<nvidia_smi_log>.*?</nvidia_smi_log>", re.DOTALL)
+#: How much of a file's beginning is looked at.
+_LOOKED_AT: Final = 4_000
 #: No document of nvidia-smi declares an entity; one that does is an attack on the reader.
 _ENTITY: Final = "<!entity"
 
 
 def is_document(head: str) -> bool:
     """Whether a text begins as such a document (JSON apart)."""
-    start = head[:4000]
-    return (
-        "<nvidia_smi_log>" in start
-        or _QUERY.search(start) is not None
-        or _LISTED.match(start.lstrip()) is not None
-        or _TABLE.search(start) is not None
-    )
+    start = head[:_LOOKED_AT]
+    if "<nvidia_smi_log>" in start or "NVSMI LOG" in start:
+        return True
+    return _LISTED.match(start.lstrip()) is not None or ("NVIDIA-SMI " in start and _TABLE.search(start) is not None)
 
 
 def document_rows(text: str, location: str) -> tuple[str, list[Row], list[str]] | None:
     """The tool, its rows, and what to say of them; None for a text that is no such document."""
-    start = text.lstrip()[:4000]
+    start = text.lstrip()[:_LOOKED_AT]
     if "<nvidia_smi_log>" in start:
         return "nvidia-smi", list(_of_xml(text, location)), []
     if _QUERY.search(start):
         return "nvidia-smi", list(_of_query(text)), []
     if rows := list(_of_list(text)):
         return "nvidia-smi", rows, []
-    if _TABLE.search(text[:4000]):
+    if _TABLE.search(text[:_LOOKED_AT]):
         rows, notes = _of_table(text, location)
         return "nvidia-smi", rows, notes
     return None

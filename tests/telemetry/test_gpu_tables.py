@@ -59,6 +59,11 @@ def test_without_units(tmp_path: Path) -> None:
     assert gpu.series["memory_total_bytes"].values == (81559 * 2**20,)
 
 
+def test_a_single_column(tmp_path: Path) -> None:
+    text = "utilization.gpu [%]\n55 %\n65 %\n"
+    assert list(only_gpu(window_of(tmp_path, {"smi.csv": text})).series["utilization"].values) == [0.55, 0.65]
+
+
 @pytest.mark.parametrize("cell", ["[N/A]", "[Not Supported]", "N/A", "[Unknown Error]", "[GPU is lost]", "-", ""])
 def test_absent_cells(tmp_path: Path, cell: str) -> None:
     gpu = only_gpu(window_of(tmp_path, {"smi.csv": csv_of(HEAD, [row(0, power=cell), row(1, power=cell)])}))
