@@ -165,6 +165,9 @@ def _measure(facts: WindowFacts, name: str) -> Outcome:
     if (elsewhere := _elsewhere(name)) is not None:
         return elsewhere
     if facts.idle and name != "errors.rate":
+        if steps := facts.window.counter("steps"):
+            reason = f"no request ended in this window, and the engine counts tokens only then ({steps:.0f} steps)"
+            return NoData(name, reason, "widen the window to several times what a request lasts")
         return NoData(name, "the engine was idle: no token was computed or generated in this window", remedy("load"))
     if name in RATES:
         return RATES[name](facts, name)

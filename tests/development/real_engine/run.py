@@ -125,7 +125,9 @@ class Run:
         # Its recording keeps the name of the window, as a user's would.
         self.gate_file("live", {"decode": {"phase": "decode", "telemetry": self.metrics, "duration": "8s",
                                            "interval": "0.5s", "gates": list(GATES[self.engine.name])}})  # fmt: skip
-        endless = [sys.executable, *self.load_command({**DECODE, "requests": 0})]
+        # Short answers where tokens are counted when requests end: the window has to hold several of them.
+        output = DECODE["output"] if self.engine.name == "vllm" else DECODE["output"] // 4
+        endless = [sys.executable, *self.load_command({**DECODE, "requests": 0, "output": output})]
         with self.log.open("a") as out:
             load = subprocess.Popen(endless, cwd=self.folder, stdout=out, stderr=out)
         try:
