@@ -12,7 +12,6 @@ from pytest_llmroof.telemetry.gputables import Row
 
 #: Columns that hold the time.
 _TIMES: Final = ("timestamp", "time")
-_COLUMN: Final = re.compile(r"(?P<name>[^\[\]]+?)\s*(?:\[[^\]]*\])?")
 _AGAIN: Final = (
     "record it again: nvidia-smi --query-gpu=timestamp,index,name,utilization.gpu,clocks.sm --format=csv -l 1"
 )
@@ -52,7 +51,7 @@ def csv_rows(text: str, location: str) -> tuple[str, list[Row], list[str]] | Non
     last = max(index for index, line in enumerate(lines) if line.strip())
     for index in range(number + 1, len(lines)):
         line = lines[index].strip()
-        if not line or line.startswith("#") or _columns(line) == columns:
+        if not line or line.startswith("#") or line == lines[number].strip():
             continue
         cells = _cells(line)
         if len(cells) != width:
@@ -138,11 +137,8 @@ def _fits(exporter: Exporter, columns: Sequence[str]) -> bool:
 
 
 def _columns(line: str) -> list[str]:
-    found = []
-    for cell in _cells(line):
-        match = _COLUMN.fullmatch(cell)
-        found.append(match["name"].casefold() if match else cell.casefold())
-    return found
+    """Names of columns, without the unit that may stand in brackets behind them."""
+    return [(cell.partition("[")[0].rstrip() or cell).casefold() for cell in _cells(line)]
 
 
 def _cells(line: str) -> list[str]:

@@ -13,7 +13,6 @@ from pytest_llmroof.telemetry.exporters import exporters
 from pytest_llmroof.telemetry.gputables import Row
 
 _QUERY: Final = re.compile(r"=+NVSMI LOG=+")
-_LINE: Final = re.compile(r"(?P<indent> *)(?P<name>[^:]+?)\s*:\s*(?P<text>.*)")
 _GPU: Final = re.compile(r"GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]")
 _LISTED: Final = re.compile(r"GPU (?P<index>\d+): (?P<name>.+?) \(UUID: (?P<uuid>GPU-[^)]+)\)")
 _SLICE: Final = re.compile(r"\s+MIG (?P<profile>\S+)\s+Device\s+(?P<index>\d+): \(UUID: (?P<uuid>[^)]+)\)")
@@ -24,6 +23,8 @@ _TABLE_GPU: Final = re.compile(
 _XML: Final = re.compile(r"<nvidia_smi_log>.*?</nvidia_smi_log>", re.DOTALL)
 #: How much of a file's beginning is looked at.
 _LOOKED_AT: Final = 4_000
+#: A line of the plain table is no wider.
+_WIDEST: Final = 300
 #: No document of nvidia-smi declares an entity; one that does is an attack on the reader.
 _ENTITY: Final = "<!entity"
 
@@ -94,23 +95,23 @@ def _of_query(text: str) -> Iterator[Row]:
     begun, number = 0, -1
     ways: list[tuple[int, str]] = []
     for line, content in enumerate(text.splitlines(), start=1):
-        if _GPU.match(content):
+        if _QUERY.match(content) or _GPU.match(content):
             if cells:
                 yield Row(begun, cells, time)
-            number += 1
-            begun, cells, ways = line, {"index": str(number)}, []
+            log = content.startswith("=")  # watching prints one after the other
+            number = -1 if log else number + 1
+            begun, cells, ways = line, {} if log else {"index": str(number)}, []
             continue
-        match = _LINE.fullmatch(content)
+        name, colon, value = (part.strip() for part in content.partition(":"))
         indent = len(content) - len(content.lstrip())
         ways = [way for way in ways if way[0] < indent]
-        if match is None:
-            if content.strip():
-                ways.append((indent, content.strip()))
-        elif not cells and match["name"].strip() == "Timestamp":
-            time, number = match["text"].strip(), -1
+        if not colon:
+            if name:
+                ways.append((indent, name))
+        elif not cells and name == "Timestamp":
+            time = value
         elif cells:
-            name = "/".join([*(way for _, way in ways), match["name"].strip()])
-            cells.setdefault(name.casefold(), match["text"].strip())
+            cells.setdefault("/".join([*(way for _, way in ways), name]).casefold(), value)
     if cells:
         yield Row(begun, cells, time)
 
@@ -130,7 +131,7 @@ def _of_table(text: str, location: str) -> tuple[list[Row], list[str]]:
     """The table that ``nvidia-smi`` prints by itself: names only, where they are not cut off."""
     rows: list[Row] = []
     for line, content in enumerate(text.splitlines(), start=1):
-        if found := _TABLE_GPU.match(content):
+        if found := _TABLE_GPU.match(content[:_WIDEST]):
             cut = found["name"].endswith("...")
             rows.append(Row(line, {"index": found["index"]} | ({} if cut else {"name": found["name"]})))
     if not rows:

@@ -279,6 +279,19 @@ class TestDocuments:
         assert one.series["sm_clock_hertz"].values == (2.04e9,)
         assert one.series["utilization"].values == (0.12,)
 
+    def test_queries_one_after_the_other(self, tmp_path: Path) -> None:
+        later = QUERY.replace("02:00:30", "02:01:00").replace("12 %", "14 %")
+        one, two = hardware_of(window_of(tmp_path, {"q.txt": QUERY + later})).gpus
+        assert (one.identity, two.identity) == ("gpu 0", "gpu 1")
+        assert one.series["utilization"].values == (0.12, 0.14)
+
+    def test_a_long_line_takes_no_time(self, tmp_path: Path) -> None:
+        blanks = " " * 200_000
+        text = f"+--+\n| NVIDIA-SMI 535.104.05 |\n|   0  A{blanks}B\n|   1  NVIDIA L4   On  | 00000000:29:00.0 Off |\n"
+        assert window_of(tmp_path, {"smi.txt": text}).device_names == ("NVIDIA L4",)
+        query = QUERY + f"    a{blanks}b\n    c{blanks}: d\n"
+        assert len(hardware_of(window_of(tmp_path / "q", {"q.txt": query})).gpus) == 2
+
     def test_the_list_names_slices(self, tmp_path: Path) -> None:
         text = f"GPU 0: {H100} (UUID: GPU-63)\n  MIG 1g.10gb     Device  0: (UUID: MIG-5c)\n"
         whole, part = hardware_of(window_of(tmp_path, {"list.txt": text})).gpus
