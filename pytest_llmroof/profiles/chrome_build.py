@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from pytest_llmroof.errors import SourceError
+from pytest_llmroof.profiles.calls import capturing, launching, waiting
 from pytest_llmroof.profiles.chrome_events import Columns
 from pytest_llmroof.profiles.timeline import (
     UNKNOWN,
@@ -22,13 +23,6 @@ from pytest_llmroof.profiles.timeline import (
     Timeline,
     Work,
 )
-
-#: A call that waits for the device. (Synchronous copies of ROCm wait, too.)
-_WAITS: Final = ("Synchronize", "hipMemcpyWithStream")
-_ASKED: Final = frozenset({"cudaMemcpy", "hipMemcpy", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2"})
-#: A call that starts a kernel or a graph of them.
-LAUNCHES: Final = ("LaunchKernel", "GraphLaunch", "LaunchCooperativeKernel")
-_CAPTURES: Final = ("BeginCapture", "EndCapture", "GetCaptureInfo", "GraphInstantiate")
 
 _EPOCH_NS: Final = 10**18
 """A clock beyond this counts from 1970: no machine has been up for 30 years."""
@@ -61,7 +55,7 @@ def timelines_of(
     by_time = np.argsort(calls["start"], kind="stable")
     calls = {key: column[by_time] for key, column in calls.items()}
     names = tuple(columns.names.place)
-    launch, known = _launches(work["correlation"], calls["correlation"], _matching(names, LAUNCHES)[calls["name"]])
+    launch, known = _launches(work["correlation"], calls["correlation"], launching(names)[calls["name"]])
     said = (*notes, *_damage(columns, place))
     devices = np.unique(work["device"])
     return tuple(
@@ -76,7 +70,7 @@ def timelines_of(
                 calls["name"][known].astype(np.int32),
                 calls["thread"][known],
             ),
-            syncs=_some(calls, _matching(names, _WAITS, _ASKED)[calls["name"]]),
+            syncs=_some(calls, waiting(names)[calls["name"]]),
             host=Intervals(calls["start"], calls["end"]),
             overhead=_overhead(columns),
             steps=_steps(columns, int(device), len(devices)),
@@ -87,7 +81,7 @@ def timelines_of(
             world_size=header.world_size,
             zero_unix_ns=_zero(header, work["start"]),
             options=header.options,
-            capturing=_count(names, _CAPTURES, calls) + columns.captures,
+            capturing=int(capturing(names)[calls["name"]].sum()) + columns.captures,
             notes=said,
             distortions=distortions,
         )
@@ -95,7 +89,7 @@ def timelines_of(
     )
 
 
-def _launches(wanted: Int64, offered: Int64, launching: Bool) -> tuple[Int32, Int64]:
+def _launches(wanted: Int64, offered: Int64, launches: Bool) -> tuple[Int32, Int64]:
     """For each piece of work the row of its launch among the calls to keep, and which calls these are.
 
     Kept are calls that work refers to, and those that launch something, whether its work was seen or not. Where
@@ -103,14 +97,14 @@ def _launches(wanted: Int64, offered: Int64, launching: Bool) -> tuple[Int32, In
     """
     numbered = np.flatnonzero(offered >= 0)
     # Sorted by number; of one number launching calls come first, then earlier ones.
-    order = numbered[np.lexsort((numbered, ~launching[numbered], offered[numbered]))]
+    order = numbered[np.lexsort((numbered, ~launches[numbered], offered[numbered]))]
     numbers, first = np.unique(offered[order], return_index=True)
     rows = order[first]
     place = np.searchsorted(numbers, wanted)
     place[place == len(numbers)] = 0
     found = (wanted >= 0) & (numbers[place] == wanted) if len(numbers) else np.zeros(len(wanted), dtype=np.bool_)
     call = np.where(found, rows[place] if len(rows) else 0, UNKNOWN)
-    keep = launching.copy()
+    keep = launches.copy()
     keep[call[found]] = True
     kept = np.flatnonzero(keep)
     row = np.full(len(offered), UNKNOWN, dtype=np.int32)
@@ -132,17 +126,8 @@ def _work(work: Mapping[str, Int64], launch: Int32, mine: Bool) -> Work:
     )
 
 
-def _matching(names: tuple[str, ...], parts: tuple[str, ...], whole: frozenset[str] = frozenset()) -> Bool:
-    """Which names hold one of the parts, or are one of the whole."""
-    return np.array([name in whole or any(part in name for part in parts) for name in names], dtype=np.bool_)
-
-
 def _some(calls: Mapping[str, Int64], which: Bool) -> Intervals:
     return Intervals(calls["start"][which], calls["end"][which])
-
-
-def _count(names: tuple[str, ...], parts: tuple[str, ...], calls: Mapping[str, Int64]) -> int:
-    return int(_matching(names, parts)[calls["name"]].sum())
 
 
 def _overhead(columns: Columns) -> Intervals:
