@@ -95,7 +95,8 @@ def baselines(config: pytest.Config) -> Baselines:
     """The earlier reports that were given; each is read once in a process, when a gate or a breach asks for it."""
     found = config.stash.get(_BASELINES, None)
     if found is None:
-        places = [Place(path, shown) for path, shown in settings(config).baselines]
+        root = config.rootpath
+        places = [Place(path, _portable(path, shown, root)) for path, shown in settings(config).baselines]
         found = config.stash[_BASELINES] = Baselines(places)
     return found
 
@@ -113,6 +114,13 @@ def _collector_at_rest() -> Iterator[None]:
     finally:
         if running:
             gc.enable()
+
+
+def _portable(path: Path, shown: str, root: Path) -> str:
+    """How reports call a path: as it was written, but without folders of this machine."""
+    if not Path(shown).is_absolute():
+        return shown
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
 
 
 def levels(config: pytest.Config) -> Levels:

@@ -78,11 +78,7 @@ class Baselines:
         found: list[Candidate] = []
         try:
             for place in self.places:
-                candidates = (_of_this_window(one, here) for one in _candidates(place, here, {}))
-                usable = [one for one in candidates if one and _counts(one, place) and holds(one.window)]
-                least = min((one.distance for one in usable), default=0.0)
-                of_least = [one for one in usable if one.distance == least]
-                found += of_least[:NEWEST] if place.is_folder else of_least
+                found += _nearest_of(place, here, holds)
         except SourceError:
             return []  # the gates that hang on a baseline say it
         least = min((one.distance for one in found), default=0.0)
@@ -149,6 +145,20 @@ class _Search:
         kinds = Counter(one.phrases for one in self.near)
         nearest = max(self.near, key=lambda one: kinds[one.phrases])
         return f"{count} {matches}; nearest: {nearest.phrases} ({nearest.window.report}){unread}"
+
+
+def _nearest_of(place: Place, here: Document, holds: Holds) -> list[Candidate]:
+    """The windows of a place that differ least; a folder is read no further than it takes to find enough."""
+    near: list[Candidate] = []
+    for candidate in _candidates(place, here, {}):
+        one = _of_this_window(candidate, here)
+        if one is None or not _counts(one, place) or not holds(one.window):
+            continue
+        least = min((each.distance for each in near), default=one.distance)
+        near = [*near, one] if one.distance == least else [one] if one.distance < least else near
+        if place.is_folder and len(near) >= NEWEST and not one.differences:
+            break
+    return near[:NEWEST] if place.is_folder else near
 
 
 def _candidates(place: Place, here: Document, labels: Mapping[str, str]) -> Iterator[Candidate]:

@@ -37,6 +37,7 @@ class Place:
     shown: str
     problems: dict[str, str] = field(default_factory=dict)
     _read: dict[Path, tuple[EarlierWindow, ...]] = field(default_factory=dict)
+    _order: list[Path] | None = None
 
     @property
     def is_folder(self) -> bool:
@@ -56,7 +57,9 @@ class Place:
         if not self.is_folder:
             yield self._file(self.path, self.shown)
             return
-        for _created, path in self._newest_first():
+        if self._order is None:
+            self._order = self._newest_first()
+        for path in self._order:
             shown = f"{self.shown.rstrip('/')}/{visible(path.name)}"
             try:
                 yield self._file(path, shown)
@@ -77,10 +80,10 @@ class Place:
             self._read[path] = read_report(path, shown)
         return self._read[path]
 
-    def _newest_first(self) -> list[tuple[str, Path]]:
+    def _newest_first(self) -> list[Path]:
         """By the time that a report says it was made: files that are copied or checked out forget theirs."""
         found = [(_created(path), path) for path in self._files()]
-        return sorted(found, key=lambda one: (one[0], one[1].name), reverse=True)
+        return [path for _when, path in sorted(found, key=lambda one: (one[0], one[1].name), reverse=True)]
 
     def _files(self) -> list[Path]:
         if not self.path.exists():

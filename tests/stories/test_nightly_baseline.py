@@ -234,6 +234,10 @@ def test_the_ini_file_names_the_baseline_too(
     night: Callable[..., Any], pytester: pytest.Pytester
 ) -> None:
     night(0.009, report="h100-1.json")
+    # Folders of this machine reach no report.
+    absolute = night(0.0095, f"--llmroof-baseline={pytester.path / 'base'}")
+    assert absolute.window["gates"][0]["baseline"]["reports"] == ["base/h100-1.json"]
+    assert absolute.window["change"]["baseline"]["report"] == "base/h100-1.json"
     pytester.makeini("[pytest]\nllmroof_baseline =\n    base\n")
     assert night(0.009).verdicts == ["pass", "pass"]
     assert night(0.0095).verdicts == ["fail", "pass"]
