@@ -234,8 +234,8 @@ class Run:
         say("llama-bench")
         bench = Path(self.engine.serve[0]).with_name("llama-bench")
         options = ["-p", "0", "-n", str(DECODE["output"]), "-t", "1", "-o", "json"]
-        command = [str(bench), "-m", str(self.engine.model), *options]
-        done = subprocess.run(command, capture_output=True, text=True)
+        command = [str(bench), "-m", f"{SERVED}.gguf", *options]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
         (self.folder / "llama-bench.json").write_text(done.stdout)
         self.checks.same("llama-bench's exit code", done.returncode, 0)
         self.gate_file("bench", {"bench": {"telemetry": "llama-bench.json", "gates": ["decode.mbu >= 0.5%"]}})
