@@ -12,12 +12,13 @@ import pytest
 
 from pytest_llmroof.aggregate import Aggregator
 from pytest_llmroof.errors import LlmroofError
+from pytest_llmroof.formats import REPORT_WRITERS
 from pytest_llmroof.gates.assessment import Assessment
 from pytest_llmroof.gates.file import load_gate_file
 from pytest_llmroof.gates.spec import WindowSpec
 from pytest_llmroof.gates.verdict import Verdict
 from pytest_llmroof.items import COMMAND_LINE, command_line_spec
-from pytest_llmroof.options import REPORT_WRITERS, settings
+from pytest_llmroof.options import settings
 from pytest_llmroof.report.document import report_document, window_document
 from pytest_llmroof.report.terminal import summary_lines
 from pytest_llmroof.roofline.deployment import Deployment

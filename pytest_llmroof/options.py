@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-#: What ``--llmroof-report`` can write: a file's ending, and the function of a path and a document that writes it.
-REPORT_WRITERS: Final = {".json": "pytest_llmroof.report.json_report:write"}
+from pytest_llmroof.formats import REPORT_WRITERS
+
 #: What ``--llmroof-list`` can print.
 LISTS: Final = ("gpus", "models", "metrics", "scenarios", "engines")
 PHASES: Final = ("decode", "prefill", "mixed")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.report.document import SCHEMA
+from pytest_llmroof.report.files import write_whole
 from pytest_llmroof.report.wire import Document
 
 #: Far above any report (10 000 gates make some 20 MB); what is larger is not one.
@@ -18,24 +17,7 @@ LARGEST_BYTES: Final = 256 * 1024 * 1024
 
 def write(path: Path, document: Document) -> None:
     """Write the document; a reader never sees half of one. Raises OSError."""
-    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    """What the user allows new files; it can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    write_whole(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def load(path: Path, shown: str | None = None) -> Document:

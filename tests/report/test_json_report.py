@@ -11,7 +11,7 @@ import assessments as made
 import pytest
 
 from pytest_llmroof.errors import SourceError
-from pytest_llmroof.report import json_report
+from pytest_llmroof.report import files, json_report
 from pytest_llmroof.report.document import report_document, window_document
 
 
@@ -24,7 +24,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     json_report.write(path, report())
     assert json_report.load(path) == report()
     assert os.listdir(tmp_path) == ["report.json"]
-    assert path.stat().st_mode & 0o777 == 0o666 & ~json_report._umask()
+    assert path.stat().st_mode & 0o777 == 0o666 & ~files._umask()
 
 
 def test_an_earlier_report_survives_a_failure(tmp_path: Path) -> None:

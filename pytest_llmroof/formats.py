@@ -1,0 +1,12 @@
+"""The kinds of reports: a file's ending, and the function of a path and a document that writes it.
+
+A module of its own, and light: an unused plugin declares its options from it, and `render` works without pytest.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+REPORT_WRITERS: Final = {
+    ".json": "pytest_llmroof.report.json_report:write",
+}
