@@ -25,6 +25,7 @@ def gpu_document(deployment: Deployment) -> Document | None:
         "count": deployment.gpus,
         "precision": deployment.compute,
         "peak_flops_per_second": deployment.peak_flops_per_second,
+        "peaks": dict(accelerator.peaks),
         "memory_bandwidth_bytes_per_second": accelerator.memory_bandwidth_bytes_per_second,
         "memory_bytes": accelerator.memory_bytes,
         "ridge_flops_per_byte": accelerator.ridge(deployment.compute),
