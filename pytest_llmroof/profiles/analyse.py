@@ -89,10 +89,7 @@ def _waiting_alone(view: _View) -> WaitingCause | None:
 
 def _figures(view: _View, waiting: WaitingCause | None, late: float | None, ranks: int) -> TimelineFigures:
     timeline, work = view.timeline, view.timeline.work
-    covers = _covers(view)
-    begin, end = view.busy.start[:1], view.busy.end[-1:]
-    whole = _shares(covers, begin, end)
-    steps = _steps(view, covers)
+    whole, steps = _measured(view)
     length = view.gaps.end - view.gaps.start
     kernels = work.kind == KERNEL
     ran = (work.end - work.start).astype(np.float64)
@@ -125,6 +122,12 @@ def _figures(view: _View, waiting: WaitingCause | None, late: float | None, rank
     return replace(marked, abstain=abstain_from(marked))
 
 
+def _measured(view: _View) -> tuple[Shares, dict[Phase | None, StepFigures]]:
+    """The shares of the whole recording and of its steps. (What they are measured by is large, and goes with this.)"""
+    covers = _covers(view)
+    return _shares(covers, view.busy.start[:1], view.busy.end[-1:]), _steps(view, covers)
+
+
 def _covers(view: _View) -> Mapping[str, Union | None]:
     """What each share is measured by."""
     timeline, work = view.timeline, view.timeline.work
@@ -135,9 +138,13 @@ def _covers(view: _View) -> Mapping[str, Union | None]:
     if len(told.rows):
         other = np.ones(len(work), dtype=np.bool_)
         other[told.rows] = False
-        computed = union(work.start[other], work.end[other])
         # The transfer comes last: before it, the kernel waits.
-        moved = union(np.append(work.start[other], end - told.moving), np.append(work.end[other], end))
+        starts, ends = np.append(work.start[other], end - told.moving), np.append(work.end[other], end)
+        starts.sort()
+        ends.sort()
+        moved = union(starts, ends)
+        del starts, ends
+        computed = union(work.start[other], work.end[other])
     return {
         "busy": view.busy,
         "computed": None if opaque else computed,

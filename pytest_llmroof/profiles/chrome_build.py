@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -48,35 +48,36 @@ def timelines_of(
             f"{place} holds no GPU activity (no kernels, copies or memsets): it tells nothing about the GPU",
             "profile with the CUDA activity on, while requests are served, and with rights to use the GPU's profiler",
         )
-    work = columns.work.columns()
-    order = np.lexsort((work["end"], work["start"]))
-    work = {key: column[order] for key, column in work.items()}
-    calls = columns.calls.columns()
-    by_time = np.argsort(calls["start"], kind="stable")
-    calls = {key: column[by_time] for key, column in calls.items()}
+    work = columns.work.taken()
+    order = _by_start(work)
+    calls = columns.calls.taken()
+    _by_start(calls)
     names = tuple(columns.names.place)
     launch, known = _launches(work["correlation"], calls["correlation"], launching(names)[calls["name"]])
     said = (*notes, *_damage(columns, place))
-    devices = np.unique(work["device"])
+    devices = np.unique(work["device"]).tolist()
+    overhead = columns.overhead.taken()
+    _by_start(overhead)
+    told = columns.collectives.taken()
     return tuple(
         Timeline(
             location=place,
             profiler="PyTorch profiler",
-            work=_work(work, launch, mine := work["device"] == device),
+            work=_work(work, launch, mine := _of_device(work["device"], device)),
             names=names,
             launches=Launches(
                 calls["start"][known],
                 calls["end"][known],
-                calls["name"][known].astype(np.int32),
+                calls["name"][known],
                 calls["thread"][known],
             ),
             syncs=_some(calls, waiting(names)[calls["name"]]),
             host=Intervals(calls["start"], calls["end"]),
-            overhead=_overhead(columns),
-            steps=_steps(columns, int(device), len(devices)),
-            collectives=_collectives(columns, order, mine),
-            device=int(device) if device >= 0 else None,
-            device_name=_device_name(header.devices, int(device)),
+            overhead=Intervals(overhead["start"], overhead["end"]),
+            steps=_steps(columns, device, len(devices)),
+            collectives=_collectives(told, order, mine),
+            device=device if device >= 0 else None,
+            device_name=_device_name(header.devices, device),
             rank=header.rank,
             world_size=header.world_size,
             zero_unix_ns=_zero(header, work["start"]),
@@ -114,26 +115,37 @@ def _launches(wanted: Int64, offered: Int64, launches: Bool) -> tuple[Int32, Int
     return launch, kept
 
 
-def _work(work: Mapping[str, Int64], launch: Int32, mine: Bool) -> Work:
+def _by_start(table: dict[str, Any]) -> Int64 | None:
+    """Put a table in the order of its starts, a column at a time. The order, None where it was in it."""
+    start = table["start"]
+    if bool((start[1:] >= start[:-1]).all()):
+        return None
+    order = np.argsort(start, kind="stable")
+    for name in table:
+        table[name] = table[name][order]
+    return order
+
+
+def _of_device(devices: Int64, device: int) -> Bool | slice:
+    """Which work is a device's own; where there is one device only, all of it, without a copy."""
+    mine: Bool = devices == device
+    return slice(None) if mine.all() else mine
+
+
+def _work(work: Mapping[str, Any], launch: Int32, mine: Bool | slice) -> Work:
     return Work(
         work["start"][mine],
         work["end"][mine],
-        work["stream"][mine].astype(np.int32),
+        work["stream"][mine],
         work["kind"][mine].astype(np.uint8),
-        work["name"][mine].astype(np.int32),
+        work["name"][mine],
         launch[mine],
         work["size"][mine],
     )
 
 
-def _some(calls: Mapping[str, Int64], which: Bool) -> Intervals:
+def _some(calls: Mapping[str, Any], which: Bool) -> Intervals:
     return Intervals(calls["start"][which], calls["end"][which])
-
-
-def _overhead(columns: Columns) -> Intervals:
-    found = columns.overhead.columns()
-    order = np.argsort(found["start"], kind="stable")
-    return Intervals(found["start"][order], found["end"][order])
 
 
 def _steps(columns: Columns, device: int, devices: int) -> tuple[Step, ...]:
@@ -141,21 +153,21 @@ def _steps(columns: Columns, device: int, devices: int) -> tuple[Step, ...]:
     return tuple(sorted(found, key=lambda step: (step.start, -step.end)))
 
 
-def _collectives(columns: Columns, order: Int64, mine: Bool) -> Collectives:
+def _collectives(told: Mapping[str, Any], order: Int64 | None, mine: Bool | slice) -> Collectives:
     """The collectives of one device, by the row of its own work."""
-    rows = np.full(len(order), UNKNOWN, dtype=np.int64)
-    rows[mine] = np.arange(int(mine.sum()))
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
-    told = columns.collectives.columns()
-    work = rows[place[told["work"]]]
+    if not len(told["work"]):
+        return Collectives()
+    count = len(order) if order is not None else int(told["work"].max()) + 1
+    place = np.arange(count)
+    if order is not None:
+        place[order] = np.arange(count)
+    work = place[told["work"]]
+    if not isinstance(mine, slice):
+        rows = np.where(mine, np.cumsum(mine) - 1, UNKNOWN)
+        work = rows[work]
     by_row = np.argsort(work, kind="stable")
     by_row = by_row[work[by_row] >= 0]
-    return Collectives(
-        work[by_row].astype(np.int32),
-        told["sequence"][by_row],
-        told["group"][by_row].astype(np.int32),
-    )
+    return Collectives(work[by_row].astype(np.int32), told["sequence"][by_row], told["group"][by_row])
 
 
 def _device_name(devices: Mapping[int, str], device: int) -> str | None:

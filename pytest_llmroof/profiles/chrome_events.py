@@ -14,10 +14,12 @@ from typing import Any, Final, Literal
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.profiles.annotations import is_capture, step_of
 from pytest_llmroof.profiles.elements import Run, whole_elements
+from pytest_llmroof.profiles.kernels import communication_classes, kernel_class
 from pytest_llmroof.profiles.timeline import KERNEL, MEMCPY, MEMSET, UNKNOWN, Bool, Int64, Step
 
 #: Categories of device work, by today's names and those of older releases.
@@ -49,7 +51,7 @@ class _Args(msgspec.Struct, frozen=True, gc=False):
     stream: Any = None
     correlation: Any = None
     bytes: Any = None
-    grid: Any = None
+    grid: msgspec.Raw = msgspec.Raw()
     elements: Any = msgspec.field(default=None, name="In msg nelems")
     dtype: Any = None
     sequence: Any = msgspec.field(default=None, name="Seq")
@@ -69,6 +71,7 @@ class Event(msgspec.Struct, gc=False):
     args: _Args = _Args()
 
 
+_GRID: Final = msgspec.json.Decoder(tuple[int, int, int])
 _EVENTS: Final = msgspec.json.Decoder(list[Event])
 
 
@@ -94,11 +97,11 @@ class Names:
 
 
 class Rows:
-    """A table of whole numbers that grows by blocks of rows."""
+    """A table of whole numbers that grows by blocks of rows, each column as narrow as it may be."""
 
-    def __init__(self, *columns: str) -> None:
-        self._columns = columns
-        self._blocks: list[Int64] = []
+    def __init__(self, **columns: type[np.signedinteger[Any]]) -> None:
+        self._blocks: dict[str, list[NDArray[np.signedinteger[Any]]]] = {name: [] for name in columns}
+        self._types = columns
         self._count = 0
 
     def __len__(self) -> int:
@@ -106,13 +109,14 @@ class Rows:
 
     def add(self, *block: Int64) -> None:
         """A block of rows, column by column."""
-        self._blocks.append(np.stack(block))
+        for (name, narrow), column in zip(self._types.items(), block, strict=True):
+            self._blocks[name].append(column.astype(narrow))
         self._count += len(block[0])
 
-    def columns(self) -> dict[str, Int64]:
-        """Every column, whole."""
-        empty = np.zeros((len(self._columns), 0), dtype=np.int64)
-        return dict(zip(self._columns, np.concatenate([empty, *self._blocks], axis=1), strict=True))
+    def taken(self) -> dict[str, NDArray[np.signedinteger[Any]]]:
+        """Every column, whole. The table gives them away, so that nothing is held twice."""
+        empty = {name: np.zeros(0, dtype=narrow) for name, narrow in self._types.items()}
+        return {name: np.concatenate([empty[name], *self._blocks.pop(name)]) for name in self._types}
 
 
 @dataclass
@@ -124,11 +128,16 @@ class Columns:
 
     names: Names = field(default_factory=Names)
     work: Rows = field(
-        default_factory=lambda: Rows("start", "end", "device", "stream", "kind", "name", "correlation", "size")
+        default_factory=lambda: Rows(
+            start=np.int64, end=np.int64, device=np.int32, stream=np.int32, kind=np.int8, name=np.int32,
+            correlation=np.int64, size=np.int64,
+        )
+    )  # fmt: skip
+    calls: Rows = field(
+        default_factory=lambda: Rows(start=np.int64, end=np.int64, thread=np.int64, name=np.int32, correlation=np.int64)
     )
-    calls: Rows = field(default_factory=lambda: Rows("start", "end", "thread", "name", "correlation"))
-    collectives: Rows = field(default_factory=lambda: Rows("work", "sequence", "group"))
-    overhead: Rows = field(default_factory=lambda: Rows("start", "end"))
+    collectives: Rows = field(default_factory=lambda: Rows(work=np.int64, sequence=np.int64, group=np.int32))
+    overhead: Rows = field(default_factory=lambda: Rows(start=np.int64, end=np.int64))
     steps: list[tuple[int | None, Step]] = field(default_factory=list)
     """With the device of those on a device's clock."""
     captures: int = 0
@@ -222,12 +231,12 @@ class EventReader:
         columns.work.add(
             begin,
             end,
-            _numbers([event.pid if event.args.device is None else event.args.device for event in events]),
-            _numbers([event.tid if event.args.stream is None else event.args.stream for event in events]),
+            _narrow([event.pid if event.args.device is None else event.args.device for event in events]),
+            _narrow([event.tid if event.args.stream is None else event.args.stream for event in events]),
             np.full(len(events), kind),
             named([event.name for event in events]),
             _numbers([event.args.correlation for event in events]),
-            _numbers([_size(event.args) for event in events]),
+            _sizes(events),
         )
 
     def _annotations(self, events: list[Event], begin: Int64, end: Int64, on: Literal["host", "device"]) -> None:
@@ -241,15 +250,28 @@ class EventReader:
             self.columns.steps.append((_number(event.pid) if on == "device" else None, step))
 
 
+def _sizes(events: list[Event]) -> Int64:
+    """Bytes of copies and of collectives' messages; of communication that does not tell, the blocks of its grid."""
+    told = [event.args.bytes is not None or event.args.elements is not None for event in events]
+    classes = communication_classes()
+    named = {name for name in {event.name for event in events} if kernel_class(name) in classes}
+    return _numbers(
+        [
+            _size(event.args) if known or event.name in named else UNKNOWN
+            for event, known in zip(events, told, strict=True)
+        ]
+    )
+
+
 def _size(args: _Args) -> int:
-    """Bytes of a copy or a collective's message, else blocks of the grid."""
     if args.bytes is not None:
         return _number(args.bytes)
     if args.elements is not None:
         return _number(args.elements) * _DTYPE_BYTES.get(str(args.dtype).lower(), 1)
-    if isinstance(args.grid, list) and [type(one) for one in args.grid] == [int] * 3:
-        return math.prod(args.grid)
-    return UNKNOWN
+    try:
+        return math.prod(_GRID.decode(args.grid))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return UNKNOWN
 
 
 def _leniently(text: bytes) -> Event | None:
@@ -259,7 +281,6 @@ def _leniently(text: bytes) -> Event | None:
     except (ValueError, RecursionError):
         return None
     given = found.get("args")
-    args: Mapping[str, Any] = given if isinstance(given, dict) else {}
     return Event(
         ph=str(found.get("ph", "")),
         cat=str(found.get("cat", "")),
@@ -268,8 +289,14 @@ def _leniently(text: bytes) -> Event | None:
         dur=_float(found.get("dur")),
         pid=found.get("pid"),
         tid=found.get("tid"),
-        args=_Args(*(args.get(field.encode_name) for field in msgspec.structs.fields(_Args))),
+        args=_lenient_args(given if isinstance(given, dict) else {}),
     )
+
+
+def _lenient_args(given: Mapping[str, Any]) -> _Args:
+    values = {field.name: given.get(field.encode_name) for field in msgspec.structs.fields(_Args)}
+    grid = msgspec.Raw(json.dumps(values.pop("grid")).encode())
+    return _Args(grid=grid, **values)
 
 
 def _may_matter(text: bytes) -> bool:
@@ -290,6 +317,12 @@ def _numbers(values: list[Any]) -> Int64:
         return np.array(values, dtype=np.int64)
     except (TypeError, ValueError, OverflowError):
         return np.array([_number(value) for value in values], dtype=np.int64)
+
+
+def _narrow(values: list[Any]) -> Int64:
+    """The same for what 32 bits hold."""
+    numbers = _numbers(values)
+    return np.where(np.abs(numbers) < 2**31, numbers, UNKNOWN)
 
 
 def _number(value: object) -> int:

@@ -52,15 +52,15 @@ def find_gaps(timeline: Timeline, busy: Union) -> Gaps:
     row = np.searchsorted(work.start, idle.end)  # the first work that starts where the gap ends
     launch = work.launch[row]
     known = launch >= 0
-    begun = np.full(len(row), np.iinfo(np.int64).min)
-    ended = begun.copy()
-    begun[known], ended[known] = launches.start[launch[known]], launches.end[launch[known]]
     # Work that is not the first of its launch (a graph's later kernels) was submitted with the first.
-    inside = ~_first_of_launch(work.launch)[row] & known
+    inside = known & ~_first_of_launch(work.launch)[row]
+    begun = launches.start[launch] if len(launches) else idle.start
+    ended = launches.end[launch] if len(launches) else idle.start
     cause = np.full(len(row), UNKNOWN_CAUSE, dtype=np.uint8)
     earlier = known & (inside | (ended <= idle.start))
     length = idle.end - idle.start
-    cause[earlier] = np.where(length[earlier] <= BACK_TO_BACK_NS, BACK_TO_BACK, QUEUED)
+    cause[earlier & (length <= BACK_TO_BACK_NS)] = BACK_TO_BACK
+    cause[earlier & (length > BACK_TO_BACK_NS)] = QUEUED
     cause[known & ~earlier & (begun < idle.start)] = LAUNCH_IN_FLIGHT
     cause[known & ~earlier & (begun >= idle.start)] = HOST_BOUND
     late = idle.end - np.maximum(ended, idle.start)
@@ -81,6 +81,7 @@ def host_time(timeline: Timeline, found: Gaps) -> HostTime | None:
 
 
 def _first_of_launch(launch: np.ndarray[tuple[int], np.dtype[np.int32]]) -> Bool:
-    first = np.zeros(len(launch), dtype=np.bool_)
-    first[np.unique(launch, return_index=True)[1]] = True
+    rows = np.full(int(launch.max()) + 2, len(launch), dtype=np.int64)  # of -1 it is the last one
+    rows[launch[::-1]] = np.arange(len(launch) - 1, -1, -1)  # what is written last is the first
+    first: Bool = rows[launch] == np.arange(len(launch))
     return first
