@@ -10,7 +10,7 @@ import numpy as np
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.profiles.calls import capturing, launching, waiting
-from pytest_llmroof.profiles.chrome_events import Columns
+from pytest_llmroof.profiles.columns import Columns
 from pytest_llmroof.profiles.timeline import (
     UNKNOWN,
     Bool,

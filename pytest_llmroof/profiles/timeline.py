@@ -59,7 +59,8 @@ class Work(Intervals):
 
     ``stream`` is the profiler's number of the stream, ``kind`` KERNEL, MEMCPY, MEMSET or GRAPH, ``name`` a place in
     the names, ``launch`` the row of its launch (UNKNOWN where none was recorded). ``size`` tells work of the same name
-    apart: the bytes of a copy or of a collective's message, else the blocks of the grid, else UNKNOWN.
+    apart: the bytes of a copy or of a collective's message, for other communication the blocks of its grid; UNKNOWN
+    else.
     """
 
     stream: Int32 = field(default_factory=int32)
