@@ -9,4 +9,5 @@ from typing import Final
 
 REPORT_WRITERS: Final = {
     ".json": "pytest_llmroof.report.json_report:write",
+    ".xml": "pytest_llmroof.report.junit:write",
 }

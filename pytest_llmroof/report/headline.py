@@ -12,13 +12,15 @@ LONGEST: Final = 200
 
 #: What can be cut of a long expression before the finding itself would suffer.
 _SHORTEST_EXPECTATION: Final = 60
+_LONGEST_ID: Final = 40
 
 
 def headline(window: Document, gate: Document) -> str:
     """One line that stands alone in a summary, a JUnit message or an annotation."""
-    tail = f"   [{gate['id']}]" if gate["id"] else ""
+    tail = f"   [{shorten(one_line(gate['id']), _LONGEST_ID)}]" if gate["id"] else ""
     room = LONGEST - len(tail)
-    return shorten(_judged(window, gate, room) if judged(gate) else _not_measured(gate, room), room) + tail
+    line = _judged(window, gate, room) if judged(gate) else _not_measured(gate, room)
+    return shorten(one_line(line), room) + tail
 
 
 def judged(gate: Document) -> bool:

@@ -80,7 +80,7 @@ def _expectation(window: Document, gate: Document, named: bool) -> str:
     name = f"{window['name']}: " if named else ""
     mark = f" [{gate['id']}]" if gate["id"] else ""
     default = " (default)" if gate["default"] else ""
-    return f"{name}{expected(gate)}{mark}{default}"
+    return one_line(f"{name}{expected(gate)}{mark}{default}")
 
 
 def _finding(window: Document, gate: Document) -> str:
