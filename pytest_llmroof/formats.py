@@ -10,4 +10,5 @@ from typing import Final
 REPORT_WRITERS: Final = {
     ".json": "pytest_llmroof.report.json_report:write",
     ".xml": "pytest_llmroof.report.junit:write",
+    ".md": "pytest_llmroof.report.checklist:write",
 }

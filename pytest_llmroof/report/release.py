@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from pytest_llmroof.report.document import shown_word
-from pytest_llmroof.report.headline import judged, one_line, quantity_apart
+from pytest_llmroof.report.headline import judged, one_line, quantity_apart, shorten
 from pytest_llmroof.report.limits import limit_text
 from pytest_llmroof.report.terminal import scope_text
 from pytest_llmroof.report.wire import Document
 
 UNMEASURED: Final = ("no data", "inconclusive", "impossible")
 
+_LONGEST_LABEL: Final = 100
 #: Parts of a metric's name that people write otherwise.
 _WRITTEN: Final = {
     "mbu": "MBU", "mfu": "MFU", "hfu": "HFU", "ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "end to end",
@@ -87,6 +88,6 @@ def came_to(gate: Document) -> str:
 
 def what_was_tested(document: Document) -> list[str]:
     """A line for the labels, and one for each different model and hardware. Empty where nothing is known."""
-    labels = [f"{key} {one_line(value)}" for key, value in document["labels"].items()]
+    labels = [shorten(one_line(f"{key} {value}"), _LONGEST_LABEL) for key, value in document["labels"].items()]
     scopes = dict.fromkeys(text for window in document["windows"] if (text := scope_text(window)))
     return [*([", ".join(labels)] if labels else []), *scopes]

@@ -1,0 +1,112 @@
+"""The release checklist in Markdown: a box for each gate, ticked only where it held."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from pytest_llmroof.report.change_text import change_rows
+from pytest_llmroof.report.document import shown_word
+from pytest_llmroof.report.figures import precise
+from pytest_llmroof.report.files import write_whole
+from pytest_llmroof.report.headline import one_line
+from pytest_llmroof.report.inert import inert
+from pytest_llmroof.report.release import asked_in_words, blocks, came_to, outcome_sentence, what_was_tested
+from pytest_llmroof.report.wire import Document
+
+
+def write(path: Path, document: Document) -> None:
+    """Write the checklist. Raises OSError."""
+    write_whole(path, rendered(document))
+
+
+def rendered(document: Document) -> str:
+    """The text of the Markdown file."""
+    return "\n\n".join(sections(document)) + "\n"
+
+
+def sections(document: Document) -> Iterator[str]:
+    """The parts of the checklist, what matters most first; each is whole Markdown of its own."""
+    yield "# Release checklist"
+    yield f"**{outcome_sentence(document)}**"
+    made = f"Made {_moment(document['created'])} by pytest-llmroof {inert(document['version'])}."
+    yield "\n".join([*(f"- {inert(line)}" for line in what_was_tested(document)), f"- {made}"])
+    windows = document["windows"]
+    for window in windows:
+        judged = [gate for gate in window["gates"] if shown_word(gate) != "not run"]
+        if judged:
+            yield _list(f"## {_title(window)}", (_item(gate) for gate in judged))
+        yield from _changes(window)
+    rows = [(window, gate) for window in windows for gate in window["gates"]]
+    yield from _section("## Not ticked", (
+        f"- {_name(gate)}: {_reason(gate)}" for _, gate in rows if blocks(gate) and shown_word(gate) != "not run"
+    ))  # fmt: skip
+    yield from _section("## Deviations", (
+        f"- {_name(gate)}: {deviation}" for _, gate in rows for deviation in _deviations(gate)
+    ))  # fmt: skip
+    unrun = [f"- [ ] {_name(gate)} ({inert(came_to(gate))})" for _, gate in rows if shown_word(gate) == "not run"]
+    unrun += [f"- [ ] {inert(test['node_id'])} (not run: {inert(test['reason'])})" for test in document["not_run"]]
+    yield from _section("## Not run", iter(unrun))
+
+
+def _moment(created: str) -> str:
+    """``2026-11-29 12:00 UTC``."""
+    match = re.fullmatch(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\dZ", created)
+    return f"{match[1]} {match[2]} UTC" if match else inert(created)
+
+
+def _section(heading: str, lines: Iterator[str]) -> Iterator[str]:
+    """A heading with its lines; nothing at all without lines."""
+    first = next(lines, None)
+    if first is not None:
+        yield "\n".join([_list(heading, iter([first])), *lines])
+
+
+def _list(heading: str, lines: Iterator[str]) -> str:
+    return "\n".join([heading, "", *lines])
+
+
+def _title(window: Document) -> str:
+    file, separator, _ = window["id"].partition("::")
+    return inert(window["name"]) + (f" ({inert(file)})" if separator else "")
+
+
+def _name(gate: Document) -> str:
+    """``REL-7 decode MBU >= 75 %``."""
+    return inert(" ".join(filter(None, [gate["id"], asked_in_words(gate)])))
+
+
+def _item(gate: Document) -> str:
+    box = "x" if gate["verdict"] == "pass" else " "
+    warns = "; a warning only" if shown_word(gate) == "warned" else ""
+    return f"- [{box}] {_name(gate)} ({inert(came_to(gate))}{warns})"
+
+
+def _reason(gate: Document) -> str:
+    """One plain sentence: what the finding means, or why there is none."""
+    said = gate["in_words"] if gate["verdict"] in ("fail", "inconclusive") else gate["reason"]
+    plain = inert(said or gate["reason"] or gate["in_words"] or "no reason was given")
+    return f"{plain[:1].upper()}{plain[1:]}".rstrip(".;") + "."
+
+
+def _deviations(gate: Document) -> Iterator[str]:
+    """What somebody who signs the list should know of a gate that does not block."""
+    word = shown_word(gate)
+    if word == "warned":
+        yield f"a warning, which blocks nothing: {_reason(gate)}"
+    if word in ("pass", "fail", "warned") and gate["approximate"]:
+        yield f"approximate: {inert(gate['reason'] or 'the measurement is not exact enough')}".rstrip(".;") + "."
+    if gate["default"] and word != "not run":
+        limit = precise(gate["limit_written"], gate["unit"])
+        yield f"the limit of {inert(limit)} is the default, nobody set it."
+    if gate["baseline"] and word != "not run":
+        yield from (f"{inert(one_line(condition)).rstrip('.;')}." for condition in gate["baseline"]["conditions"])
+
+
+def _changes(window: Document) -> Iterator[str]:
+    """What changed since the baseline: a line for each time that breached."""
+    for change in window["changes"].values():
+        first, *rest = change_rows(change)
+        parts = [first.text, *(f"{row.label} {row.text}" for row in rest)]
+        yield f"**CHANGE** {'; '.join(map(inert, parts))}"
