@@ -11,4 +11,5 @@ REPORT_WRITERS: Final = {
     ".json": "pytest_llmroof.report.json_report:write",
     ".xml": "pytest_llmroof.report.junit:write",
     ".md": "pytest_llmroof.report.checklist:write",
+    ".prom": "pytest_llmroof.report.promfile:write",
 }
