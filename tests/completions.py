@@ -71,6 +71,10 @@ class Server:
     extra_prompt_tokens: int = 0
     cached_tokens: int | None = None
     reasoning: int = 0
+    #: Its tokens have no text.
+    silent: bool = False
+    #: Closes every connection after a stream, though its answer said that it keeps it.
+    closes: bool = False
     key: str | None = None
     certificate: Path | None = None
     warm: int = 0
@@ -186,7 +190,8 @@ class Handler(BaseHTTPRequestHandler):
             server.most = max(server.most, server.under_way)
         with counts.lock:
             counts.running.inc()
-        tokens = min(body["max_tokens"], server.stops_at or body["max_tokens"])
+        asked = body.get("max_tokens") or body["max_completion_tokens"]
+        tokens = min(asked, server.stops_at or asked)
         prompt = prompt_tokens(body) + server.extra_prompt_tokens
         chat = "messages" in body
         options = body.get("stream_options") or {}
@@ -220,6 +225,8 @@ class Handler(BaseHTTPRequestHandler):
                 choice["delta"] = {"reasoning_content" if sent <= server.reasoning else "content": text}
             else:
                 choice["text"] = text
+            if server.silent:
+                choice["delta" if chat else "text"] = {"content": ""} if chat else ""
             self.event({"choices": [choice], **self.used(prompt, sent, continuous)})
         with counts.lock:
             counts.finished.inc()
@@ -232,6 +239,7 @@ class Handler(BaseHTTPRequestHandler):
         if server.usage and options.get("include_usage"):
             self.event({"choices": [], **self.used(prompt, tokens, True)})
         self.done()
+        self.close_connection = server.closes
 
     def used(self, prompt: int, output: int, told: bool) -> dict[str, Any]:
         if not (told and self.served.usage):

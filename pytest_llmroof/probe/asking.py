@@ -27,6 +27,9 @@ _monotonic = time.monotonic
 
 _REDIRECTS: Final = 3
 _MAXIMUM_BYTES: Final = 16 * 2**20
+#: A kept connection that breaks so soon, before any of an answer, was closed between two requests (llama.cpp closes
+#: after every stream, and says that it keeps): the request goes out again on a new one, as any client's does.
+_STALE_SECONDS: Final = 1.0
 #: How long to wait for the end of an answer whose last event was read: its connection is then used again.
 _END_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 30.0
@@ -38,6 +41,7 @@ _REFUSED: Final[dict[int, tuple[str, str | None]]] = {
     403: ("refuses these credentials (403)", "check the header, token file, URL or .netrc entry and its rights"),
     404: ("has no such page, or no such model (404)", "name the API's address: url='http://HOST:PORT/v1'"),
     405: ("takes no such requests (405)", "name the API's address: url='http://HOST:PORT/v1'"),
+    407: ("is behind a proxy that asks for credentials (407)", "give them: HTTP_PROXY=http://USER:PASSWORD@HOST:PORT"),
     413: ("refused the request as too long (413)", "ask for fewer prompt_tokens"),
     422: ("refused the request (422)", "do prompt_tokens and output_tokens fit into the model's context?"),
     429: ("refused as it is asked too often (429)", "lower the concurrency, or raise the server's limit"),
@@ -137,7 +141,7 @@ class Caller:
         """The answer's head, where its status is 200. Failed otherwise."""
         endpoint = self.base
         try:
-            response = self._sent(_below(endpoint.url, path), data)
+            response = self._sent_afresh(_below(endpoint.url, path), data)
         except SourceError as error:
             raise Failed(error.reason, error.remedy) from None
         except _TROUBLE as error:
@@ -177,6 +181,17 @@ class Caller:
         # No time-out but the deadline's applies once a connection stands.
         found = transport_error(self.base, error)
         return Failed(found.reason, found.remedy)
+
+    def _sent_afresh(self, url: str, data: bytes | None) -> requests.Response:
+        """As :meth:`_sent`, and once more where only a connection was stale."""
+        opened, began = self._watch.opened, _monotonic()
+        try:
+            return self._sent(url, data)
+        except (requests.ConnectionError, ConnectionError):
+            kept = self._watch.opened == opened and opened > 0
+            if not kept or self._watch.expired or _monotonic() - began > _STALE_SECONDS:
+                raise
+        return self._sent(url, data)
 
     def _sent(self, url: str, data: bytes | None) -> requests.Response:
         auth = authentication(self.base)

@@ -17,6 +17,8 @@ Prompt = str | list[int]
 
 #: What a request asks for beside the standard's plain fields, by the name under which a server may refuse it.
 EXTRAS: Final = ("continuous_usage_stats", "stream_options", "min_tokens", "ignore_eos", "temperature")
+#: The field for the number of output tokens: the standard's, and what its newer version has in its place for chat.
+Limit = Literal["max_tokens", "max_completion_tokens"]
 _PATHS: Final = {"completions": "completions", "chat": "chat/completions"}
 #: Keys of a delta that hold output, whatever kind of it.
 _OUTPUT: Final = ("content", "reasoning_content", "reasoning", "refusal", "tool_calls", "function_call", "audio")
@@ -30,6 +32,7 @@ class Dialect:
     api: Literal["completions", "chat"] = "completions"
     ids: tuple[int, int] | None = None
     extras: frozenset[str] = frozenset(EXTRAS)
+    limit: Limit = "max_tokens"
 
     @property
     def path(self) -> str:
@@ -38,7 +41,7 @@ class Dialect:
 
     def body(self, model: str, prompt: Prompt, tokens: int) -> bytes:
         """A request for exactly so many tokens, as far as the server lets itself be told."""
-        fields: dict[str, Any] = {"model": model, "max_tokens": tokens, "stream": True}
+        fields: dict[str, Any] = {"model": model, self.limit: tokens, "stream": True}
         if self.api == "chat":
             fields["messages"] = [{"role": "user", "content": prompt}]
         else:
@@ -130,6 +133,8 @@ class _Stream:
         self._finish: str | None = None
         self._counted = 0
         self._continuous: bool | None = None
+        # When events came that may hold a token without any text (llama.cpp's end of a stream, a part of a character).
+        self._silent: list[float] = []
 
     def take(self, data: str, at: float) -> None:
         """One event's data, which came ``at`` seconds after sending."""
@@ -146,7 +151,7 @@ class _Stream:
         choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
         if choice is not None:
             self._piece(choice, used.get("completion_tokens"), at)
-        self._count(used)
+        self._count(used or _timings(event))
 
     def end(self) -> None:
         """What is wrong with the stream as a whole. Failed where anything is."""
@@ -162,7 +167,16 @@ class _Stream:
                 else "the stream ended before a token came"
             )
         if not answer.times:
+            self._without_text()
+
+    def _without_text(self) -> None:
+        """Tokens that no event showed: by the server's count, else as an end by length says. Failed where none came."""
+        told = self.answer.output_tokens
+        tokens = (1 if self._finish == "length" else 0) if told is None else told
+        if not (tokens and self._silent):
             raise Failed("the stream held no token")
+        self.answer.times = self._silent[:tokens]
+        self.answer.tokens = [1] if tokens == 1 else [None] * len(self.answer.times)
 
     def _piece(self, choice: Mapping[str, Any], counted: int | None, at: float) -> None:
         finish = choice.get("finish_reason")
@@ -174,7 +188,11 @@ class _Stream:
         tokens = _token_ids(choice)
         if tokens is None and self._continuous and counted is not None:
             tokens, self._counted = max(0, counted - self._counted), max(counted, self._counted)
-        if tokens == 0 or (tokens is None and not _holds_output(choice)):
+        if tokens is None and not _holds_output(choice):
+            if isinstance(finish, str) or not _is_role(choice):
+                self._silent.append(at)
+            return
+        if tokens == 0:
             return
         self.answer.times.append(at)
         self.answer.tokens.append(tokens)
@@ -220,6 +238,27 @@ def _usage(event: Mapping[str, Any]) -> dict[str, int]:
         for name in ("prompt_tokens", "completion_tokens", "cached_tokens")
         if isinstance(found.get(name), int) and not isinstance(found[name], bool) and found[name] >= 0
     }
+
+
+def _timings(event: Mapping[str, Any]) -> dict[str, int]:
+    """What llama.cpp counts beside or instead of usage: output tokens, prompt tokens computed and out of its cache."""
+    timings = event.get("timings")
+    if not isinstance(timings, dict):
+        return {}
+    counts = {name: timings.get(name) for name in ("predicted_n", "prompt_n", "cache_n")}
+    found = {name: n for name, n in counts.items() if isinstance(n, int) and not isinstance(n, bool) and n >= 0}
+    told: dict[str, int] = {}
+    if "predicted_n" in found:
+        told["completion_tokens"] = found["predicted_n"]
+    if "prompt_n" in found and "cache_n" in found:
+        told |= {"prompt_tokens": found["prompt_n"] + found["cache_n"], "cached_tokens": found["cache_n"]}
+    return told
+
+
+def _is_role(choice: Mapping[str, Any]) -> bool:
+    """Whether a piece only opens a chat message, which comes before any token."""
+    delta = choice.get("delta")
+    return isinstance(delta, dict) and (bool(delta.get("role")) or not delta)
 
 
 def _token_ids(choice: Mapping[str, Any]) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.probe.asking import Caller, Failed
-from pytest_llmroof.probe.completion import EXTRAS, Answer, Dialect, Prompt, complete
+from pytest_llmroof.probe.completion import EXTRAS, Answer, Dialect, Limit, Prompt, complete
 from pytest_llmroof.probe.plan import Plan
 from pytest_llmroof.probe.prompts import RANGES, Counter, fitted, of_ids, of_words, tokenizer
 
@@ -19,7 +19,9 @@ _TRIAL_TOKENS: Final = 32
 #: A tokenizer may add some of its own, at the beginning of a text.
 _MORE_TOKENS: Final = 2
 _PATIENCE: Final = 3
-_APIS: Final[tuple[Literal["completions", "chat"], ...]] = ("completions", "chat")
+_APIS: Final[tuple[tuple[Literal["completions", "chat"], Limit], ...]] = (
+    ("completions", "max_tokens"), ("chat", "max_tokens"), ("chat", "max_completion_tokens"),
+)  # fmt: skip
 #: What a server answers that has no such API, and that takes no such request.
 _NOT_THERE: Final = (404, 405, 501)
 _REFUSING: Final = (400, 415, 422, 500)
@@ -104,9 +106,9 @@ def _dialect(caller: Caller, model: str, seed: int) -> Dialect:
     full = Dialect(ids=RANGES[0])
     if taken(full):
         return full
-    for api in _APIS:
+    for api, limit in _APIS:
         for extras in _fewer(full.extras):
-            plain = Dialect(api=api, extras=extras)
+            plain = Dialect(api=api, extras=extras, limit=limit)
             if taken(plain):
                 return next((each for each in _with_ids(plain) if each != full and taken(each)), plain)
             if refused[-1].status in _NOT_THERE:

@@ -91,6 +91,11 @@ class Watch:
         _WATCH.current = None
         self._sockets.clear()
 
+    @property
+    def opened(self) -> int:
+        """How many connections there were."""
+        return len(self._sockets)
+
     def over(self, connection: socket.socket | None) -> None:
         """Look after a connection; one that comes too late is hung up on at once."""
         if connection is not None:

@@ -79,7 +79,7 @@ class Project:
         self.path = pytester.path
         pytester.makeini("[pytest]\n")
 
-    def test(self, body: str, server: Server, telemetry: str | None = None, name: str = "test_it.py") -> None:
+    def test(self, body: str, server: Server, telemetry: object = None, name: str = "test_it.py") -> None:
         """A file of tests of a model on an H100; ``URL`` is the server's API, ``METRICS`` its metrics."""
         head = (
             "import pytest\n"

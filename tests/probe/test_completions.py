@@ -137,6 +137,61 @@ def test_a_total_beside_the_last_piece_is_no_running_count(server: Server) -> No
     assert (answer.failure, answer.tokens, answer.counted) == (None, [None, None], 2)
 
 
+WITHOUT_TEXT = text("", None), text("", "length", **used(64, 1))
+
+
+@pytest.mark.parametrize(
+    ("events", "tokens", "counted"),
+    [
+        ((text("", "length", **used(64, 1)), b"[DONE]"), [1], 1),  # llama.cpp: one event holds token, end and usage
+        (WITHOUT_TEXT, [1], 1),  # vLLM: half a character, then the end
+        ((text("", "length"), {"choices": [], **used(64, 1)}, b"[DONE]"), [1], 1),
+        ((text("", "length"), b"[DONE]"), [1], 1),  # nothing counts, but it ended by the length that was asked for
+        ((text("", "length", timings={"predicted_n": 1, "prompt_n": 60, "cache_n": 4}), b"[DONE]"), [1], 1),
+        ((text(""), text(""), text("", "length"), {"choices": [], **used(64, 3)}, b"[DONE]"), [None] * 3, 3),
+    ],
+)
+def test_a_token_may_have_no_text(server: Server, events: tuple[object, ...], tokens: list[Any], counted: int) -> None:
+    server.fault = streaming(*events)
+    answer = ask(server, tokens=1)
+    assert (answer.failure, answer.tokens, answer.counted) == (None, tokens, counted)
+    assert answer.times == sorted(answer.times)
+
+
+def test_the_first_event_without_text_is_the_token_s(server: Server) -> None:
+    """The end comes 50 ms after the token at the least."""
+
+    def fault(handler: Any, body: dict[str, Any]) -> None:
+        handler.begin()
+        handler.event(WITHOUT_TEXT[0])
+        time.sleep(0.05)
+        handler.event(WITHOUT_TEXT[1])
+        began.append(time.monotonic())
+        handler.done()
+
+    began: list[float] = []
+    server.fault = fault
+    answer = ask(server, tokens=1)
+    (at,) = answer.times
+    assert answer.sent + at <= began[0] - 0.04  # clocks of two threads
+
+
+def test_a_chat_s_role_is_no_token_where_none_has_text(server: Server) -> None:
+    server.continuous, server.silent, server.first_seconds = False, True, 0.05
+    answer = ask(server, Dialect(api="chat"), tokens=1)
+    assert (answer.failure, answer.tokens, answer.counted) == (None, [1], 1)
+    assert answer.times[0] >= 0.05  # the role came before it
+
+
+def test_llama_cpp_s_timings_count_where_usage_does_not(server: Server) -> None:
+    more = {"timings": {"predicted_n": 2, "prompt_n": 60, "cache_n": 4, "predicted_ms": 1.5}}
+    server.fault = streaming(text("a"), text("b"), text("", "length", **more), b"[DONE]")
+    answer = ask(server)
+    assert (answer.tokens, answer.output_tokens, answer.prompt_tokens, answer.cached_tokens) == ([None] * 2, 2, 64, 4)
+    server.fault = streaming(text("a"), text("b", "length", timings={"predicted_n": True}, **used(9, 2)), b"[DONE]")
+    assert (ask(server).prompt_tokens, ask(server).counted) == (9, 2)
+
+
 def test_events_may_be_cut_anywhere_and_end_in_cr_lf(server: Server) -> None:
     stream = b": hello\r\ndata: " + json.dumps(text("é")).encode() + b"\r\n\r\ndata: [DONE]\r\n\r\n"
     server.fault = streaming(*(stream[place : place + 1] for place in range(len(stream))), raw=True)
@@ -157,6 +212,8 @@ def test_a_last_line_without_a_line_end_still_ends_the_stream(server: Server) ->
         (streaming(), "the stream ended before a token came"),
         (streaming({"choices": []}, {"choices": []}, b"[DONE]"), "the stream held no token"),
         (streaming(delta("stop", role="assistant", content="")), "the stream held no token"),
+        (streaming(text("", "stop", **used(64, 0))), "the stream held no token"),
+        (streaming(text("", "length", **used(64, 0))), "the stream held no token"),
         (streaming(text("a"), {"error": {"message": "sk-1", "code": 500}}), f"{REPORTED} (500)"),
         (streaming(text("a"), {"error": "sk-1"}), REPORTED),
         (streaming({"object": "error", "message": "sk-1", "code": 400}), f"{REPORTED} (400)"),
@@ -226,6 +283,30 @@ def test_one_connection_serves_many_requests(server: Server) -> None:
         for _ in range(5):
             assert complete(caller, FULL, FULL.body(server.models[0], IDS, 3), 3).failure is None
         assert len(caller._watch._sockets) == 1
+
+
+def test_a_server_may_close_a_connection_that_it_promised_to_keep(server: Server) -> None:
+    """llama.cpp closes after every stream; a request that meets the end of its connection goes out again, once."""
+    server.closes = True
+    with Caller(endpoint_of(server.url), Deadline.after(30)) as caller:
+        for _ in range(20):
+            answer = complete(caller, FULL, FULL.body(server.models[0], IDS, 2), 2)
+            assert (answer.failure, answer.counted) == (None, 2)
+    assert len(server.asked) == 20
+
+
+def test_a_server_that_breaks_every_connection_is_asked_no_third_time(server: Server) -> None:
+    def broken(handler: Any, body: dict[str, Any]) -> None:
+        handler.close_connection = True
+
+    with Caller(endpoint_of(server.url), Deadline.after(30)) as caller:
+        body = FULL.body(server.models[0], IDS, 2)
+        assert complete(caller, FULL, body, 2).failure is None
+        server.fault = broken
+        failure = complete(caller, FULL, body, 2).failure
+    assert failure is not None
+    assert failure.reason.startswith("the connection broke before the answer was complete")
+    assert len(server.asked) == 3
 
 
 def test_over_tls_whom_to_trust_is_said_as_for_metrics(serve: Serve) -> None:

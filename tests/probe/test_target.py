@@ -91,6 +91,27 @@ def test_a_server_with_chat_only(serve: Serve) -> None:
     assert target.notes[0].startswith("asked through chat/completions, as the server has no completions")
 
 
+def test_a_chat_that_refuses_max_tokens_is_asked_by_its_newer_name(serve: Serve) -> None:
+    """As APIs of reasoning models do, which refuse what engines add, too."""
+    server = serve(Server(apis=("chat",), refuses=frozenset({"max_tokens", "ignore_eos", "min_tokens", "temperature"})))
+    target = find(server)
+    assert (target.dialect.api, target.dialect.limit) == ("chat", "max_completion_tokens")
+    assert "stream_options" not in target.dialect.extras  # the fewest fields that are taken of each number
+    body = json.loads(target.dialect.body(target.model, "a b c", 7))
+    assert body["max_completion_tokens"] == 7
+    assert "max_tokens" not in body
+
+
+def test_a_chat_that_refuses_max_tokens_alone_keeps_everything_else(serve: Serve) -> None:
+    target = find(serve(Server(apis=("chat",), refuses=frozenset({"max_tokens"}))))
+    assert (target.dialect.limit, target.dialect.extras) == ("max_completion_tokens", frozenset(EXTRAS))
+
+
+def test_max_tokens_is_asked_wherever_it_is_taken(serve: Serve) -> None:
+    for server in (serve(Server()), serve(Server(apis=("chat",)))):
+        assert find(server).dialect.limit == "max_tokens"
+
+
 def test_a_server_without_either_says_so(serve: Serve) -> None:
     server = serve(Server(apis=()))
     assert refusal(server).reason == f"{server.url} has no such page, or no such model (404)"

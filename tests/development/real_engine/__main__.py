@@ -50,6 +50,8 @@ def main() -> int:
     parser.add_argument("--engine", choices=sorted(ENGINES), default="vllm")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "llmroof-real-engine",
                         help="where environments, model and results go (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--llama-server", type=Path, metavar="FILE",
+                        help="llama.cpp of your own (default: from a wheel), with its llama-bench")  # fmt: skip
     parser.add_argument("--gpu", type=Path, metavar="FILE",
                         help="what this machine reaches, like examples/cpu/cpu.yaml (default: measured)")  # fmt: skip
     parser.add_argument("--again", type=Path, metavar="FOLDER", help="replay and check the results of an earlier run")
@@ -61,7 +63,8 @@ def main() -> int:
     try:
         say(f"{given.engine}: environment and model in {work}")
         plugin = _plugin(work)
-        engine = ENGINES[given.engine](work)
+        binary = given.llama_server.resolve() if given.llama_server else None
+        engine = ENGINES[given.engine](work, binary)
         run = Run(engine, given.again.resolve() if given.again else folder, plugin, given.gpu)
         if not given.again:
             run.prepare()

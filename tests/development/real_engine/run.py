@@ -84,8 +84,9 @@ class Run:
         self.replay_live()
         self.replay_test()
         self.replay_probe()
-        if self.engine.name == "llama.cpp":
-            self.llama_bench()
+        bench = Path(self.engine.serve[0]).with_name("llama-bench")
+        if bench.exists():
+            self.llama_bench(bench)
 
     # Loads
 
@@ -229,10 +230,9 @@ class Run:
             self.checks.true(f"{name}: replayed to another figure", False, difference)
         self.checks.true(f"{name}: has measurements", len(live["measurements"]) >= 10, len(live["measurements"]))
 
-    def llama_bench(self) -> None:
+    def llama_bench(self, bench: Path) -> None:
         """llama.cpp's own benchmark, which needs no server: one sequence, whose step is its time per token."""
         say("llama-bench")
-        bench = Path(self.engine.serve[0]).with_name("llama-bench")
         options = ["-p", "0", "-n", str(DECODE["output"]), "-t", "1", "-o", "json"]
         command = [str(bench), "-m", f"{SERVED}.gguf", *options]
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
