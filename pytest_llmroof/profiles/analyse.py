@@ -7,17 +7,20 @@ from dataclasses import dataclass, replace
 from typing import Final, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.profiles.figures import Shares, StepFigures, TimelineFigures, WaitingCause
 from pytest_llmroof.profiles.gaps import CAUSES, Gaps, find_gaps, host_time
 from pytest_llmroof.profiles.intervals import Union, union
-from pytest_llmroof.profiles.kernels import kernel_classes, modern_attention
+from pytest_llmroof.profiles.kernels import collective_kind, kernel_classes, modern_attention
 from pytest_llmroof.profiles.ranks import waiting_alone, waiting_of
 from pytest_llmroof.profiles.soundness import abstain_from, distortions_of, refuse_capture
 from pytest_llmroof.profiles.steps import LEAST, DeviceSteps, device_steps
 from pytest_llmroof.profiles.timeline import GRAPH, KERNEL, Int64, Phase, Timeline
 from pytest_llmroof.profiles.transport import Communication, communication_rows, match, of_one_rank
+
+Float64 = NDArray[np.float64]
 
 _NAMED: Final = 8
 """Kernels that figures name, those that took most of the time."""
@@ -109,6 +112,8 @@ def _figures(view: _View, waiting: WaitingCause | None, late: float | None, rank
         gaps_ns=np.sort(length[length > _ROUNDING_NS]),
         host=host_time(timeline, view.gaps),
         modern_attention=modern_attention([timeline.names[name] for name in np.unique(work.name[kernels]).tolist()]),
+        collective=_collective(view, ran),
+        trimmed_seconds=view.gaps.holes.total / 1e9,
         device_name=timeline.device_name,
         device=timeline.device,
         rank=timeline.rank,
@@ -222,6 +227,7 @@ def _typical(
         count=len(some),
         median_seconds=float(np.median(lasts)) / 1e9,
         shares=_shares(covers, steps.start[middle], until[middle], steps.end[middle] if whole else None),
+        spread=_spread(covers, steps.start[middle], until[middle]),
         prefill_requests=median("prefill_requests"),
         prefill_tokens=median("prefill_tokens"),
         decode_requests=median("decode_requests"),
@@ -229,8 +235,37 @@ def _typical(
     )
 
 
+def _spread(covers: Mapping[str, Union | None], start: Int64, until: Int64) -> dict[str, tuple[float, float]]:
+    """The least and the largest share of single steps."""
+
+    def parts(name: str) -> Float64 | None:
+        cover = covers[name]
+        return None if cover is None else cover.within(start, until) / (until - start)
+
+    busy, computed = parts("busy"), parts("computed")
+    host, in_flight = parts("host_bound"), parts("launch_in_flight")
+    shares = {
+        "busy": busy,
+        "communication": parts("communication"),
+        "exposed": None if busy is None or computed is None else np.maximum(busy - computed, 0.0),
+        "host": None if host is None or in_flight is None else host + in_flight,
+    }
+    return {name: (float(each.min()), float(each.max())) for name, each in shares.items() if each is not None}
+
+
+def _collective(view: _View, ran: Float64) -> str | None:
+    """What most of the communication does."""
+    timeline, rows = view.timeline, view.communication.rows
+    kinds: dict[str, float] = {}
+    by_name = np.bincount(timeline.work.name[rows], weights=ran[rows], minlength=len(timeline.names))
+    for place in np.flatnonzero(by_name).tolist():
+        kind = collective_kind(timeline.names[place])
+        kinds[kind] = kinds.get(kind, 0.0) + float(by_name[place])
+    return max(kinds, key=lambda kind: kinds[kind], default=None)
+
+
 def _classes(
-    timeline: Timeline, ran: np.ndarray[tuple[int], np.dtype[np.float64]]
+    timeline: Timeline, ran: Float64
 ) -> tuple[dict[str, float], tuple[tuple[str, float], ...]]:
     """The share of each class in the summed time of kernels and copies, and the kernels that took most of it."""
     work = timeline.work

@@ -52,7 +52,8 @@ class StepFigures:
     """The typical steps of one phase (None: of all phases): the middle half of them by duration.
 
     ``count`` steps were measured, ``median_seconds`` is their median from one start to the next. Requests and tokens
-    are those of the median step, where annotations tell.
+    are those of the median step, where annotations tell. ``spread`` holds the least and the largest share of single
+    ones of them: of ``busy``, ``communication``, ``exposed``, and of ``host`` (bound by the host, or launch in flight).
     """
 
     phase: Phase | None
@@ -63,6 +64,7 @@ class StepFigures:
     prefill_tokens: float | None = None
     decode_requests: float | None = None
     decode_tokens: float | None = None
+    spread: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,10 @@ class TimelineFigures:
     ``whole`` is from the first work to the last, ``steps`` the typical steps by phase (key None: all of them; empty
     where steps could not be told). ``classes`` are fractions of the summed time of kernels and copies, ``other`` among
     them is what no name told; ``graph_launched`` is the fraction of kernel time that graph replays launched.
-    ``gaps_ns`` are the lengths of all idle gaps, sorted. ``late`` is the fraction of its group's waiting that was for
-    this rank. ``distortions`` are phrases on why to trust it less; ``abstain`` says why it must not be judged at all.
+    ``collective`` names what most of its communication does (``all-reduce``). ``trimmed_seconds`` are holes of the
+    recording. ``gaps_ns`` are the lengths of all idle gaps, sorted. ``late`` is the fraction of its group's waiting
+    that was for this rank. ``distortions`` are phrases on why to trust it less; ``abstain`` says why it must not be
+    judged at all.
     """
 
     location: str
@@ -100,6 +104,8 @@ class TimelineFigures:
     gaps_ns: Int64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     host: HostTime | None = None
     modern_attention: bool | None = None
+    collective: str | None = None
+    trimmed_seconds: float = 0.0
     device_name: str | None = None
     device: int | None = None
     rank: int | None = None

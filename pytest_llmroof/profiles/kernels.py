@@ -32,6 +32,14 @@ def communication_classes() -> frozenset[str]:
     return frozenset(load("kernels.yaml")["communication"])
 
 
+def collective_kind(name: str) -> str:
+    """What a communication kernel does by its name (``all-reduce``), ``communication`` where that does not tell."""
+    for entry in load("kernels.yaml")["collectives"]:
+        if re.search(entry["pattern"], name, re.IGNORECASE):
+            return str(entry["kind"])
+    return "communication"
+
+
 def modern_attention(names: Sequence[str]) -> bool | None:
     """Whether the attention kernels among these are of a recent kind; None where they do not tell."""
     attention = [name for name in names if kernel_class(name) == "attention"]
