@@ -9,6 +9,7 @@ from typing import Final
 
 REPORT_WRITERS: Final = {
     ".json": "pytest_llmroof.report.json_report:write",
+    ".html": "pytest_llmroof.report.html:write",
     ".xml": "pytest_llmroof.report.junit:write",
     ".md": "pytest_llmroof.report.checklist:write",
     ".prom": "pytest_llmroof.report.promfile:write",

@@ -1,0 +1,261 @@
+"""The roofline chart's geometry: logarithmic axes, roofs, points and labels, in the units of an SVG drawing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pytest_llmroof.report.figures import quantity
+from pytest_llmroof.report.headline import shorten
+from pytest_llmroof.report.html.boxes import Box, Label, place, width_of
+from pytest_llmroof.report.html.roofs import Ceiling, Kind, Point, Roofline
+from pytest_llmroof.units import format_quantity
+
+#: More points than this would hide each other: the chart's table has them all.
+MOST_POINTS: Final = 40
+_LONGEST_LABEL: Final = 34
+_TICK_SIZE: Final = 11.5
+_LABEL_SIZE: Final = 12.5
+_NUDGE: Final = 4.0
+
+
+@dataclass(frozen=True)
+class Line:
+    """A straight line; ``role`` chooses how it is drawn."""
+
+    role: str
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A mark of an axis."""
+
+    position: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Slanted:
+    """A text along the memory roof."""
+
+    text: str
+    x: float
+    y: float
+    degrees: float
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A point, its interval's ends, its label where there is room, and what a screen reader says of it."""
+
+    kind: Kind
+    number: int
+    x: float
+    y: float
+    low: float | None
+    high: float | None
+    roof: float
+    label: Label | None
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Everything to draw, in a space of ``width`` x ``height``."""
+
+    width: float
+    height: float
+    plot: Box
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    roofs: tuple[Line, ...]
+    roof_labels: tuple[Label, ...]
+    slanted: Slanted
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """A logarithmic axis from ``low`` to ``high``, drawn from ``start`` to ``end``."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        return self.start + math.log10(value / self.low) / math.log10(self.high / self.low) * (self.end - self.start)
+
+    def decades(self) -> Iterator[float]:
+        """Powers of ten on the axis."""
+        for exponent in range(math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9) + 1):
+            yield 10.0**exponent
+
+
+def chart(roofline: Roofline, width: float, height: float) -> Chart:
+    """The chart of one accelerator; of very many points the first ones."""
+    plot = Box(54, 34, width - 14, height - 48)
+    x, y = _scales(roofline, plot)
+    roofs = tuple(_roofs(roofline, x, y))
+    slanted, along = _slanted(roofline, x, y, plot, roofs)
+    roof_labels = tuple(_roof_labels(roofline, x, y, plot))
+    shown = roofline.points[:MOST_POINTS]
+    taken = [label.box for label in roof_labels] + along
+    taken += [_around(x(point.intensity), y(point.flops_per_second), 7) for point in shown]
+    lines = [box for line in roofs if line.role != "ridge" for box in _along(line)]
+    marks = []
+    for number, point in enumerate(shown, 1):
+        mark = _mark(number, point, roofline, x, y, plot, taken, lines)
+        if mark.label:
+            taken.append(mark.label.box)
+        marks.append(mark)
+    return Chart(
+        width=width,
+        height=height,
+        plot=plot,
+        x_ticks=tuple(Tick(x(value), f"{value:g}") for value in x.decades()),
+        y_ticks=tuple(Tick(y(value), _rate(value)) for value in y.decades()),
+        roofs=roofs,
+        roof_labels=roof_labels,
+        slanted=slanted,
+        marks=tuple(marks),
+    )
+
+
+def _scales(roofline: Roofline, plot: Box) -> tuple[_Scale, _Scale]:
+    """Room for every point, every ridge and a little of both sides; at least two decades upwards."""
+    intensities = [point.intensity for point in roofline.points]
+    rates = [point.low or point.flops_per_second for point in roofline.points]
+    rates += [point.flops_per_second for point in roofline.points]
+    highest = max(roofline.ceilings[0].flops_per_second, *(point.flops_per_second for point in roofline.points))
+    ridge = highest / roofline.bandwidth
+    left = min(1.0, *(value / 2.5 for value in intensities))
+    right = max(8 * ridge, *(value * 4 for value in intensities))
+    bottom = min(highest / 100, *(rate / 3 for rate in rates))
+    return _Scale(left, right, plot.left, plot.right), _Scale(bottom, highest * 2.2, plot.bottom, plot.top)
+
+
+def _roofs(roofline: Roofline, x: _Scale, y: _Scale) -> Iterator[Line]:
+    """The memory roof up to the highest ridge, each compute roof from its own, and what kernels reach of both."""
+    own, bandwidth = roofline.own, roofline.bandwidth
+    yield from _roof("other", bandwidth, own.flops_per_second, roofline.ceilings[0].flops_per_second, x, y)
+    for ceiling in roofline.ceilings:
+        role = "own" if ceiling.own else "other"
+        yield _flat(role, ceiling.flops_per_second, bandwidth, x, y)
+    yield from _roof("own", bandwidth, y.low, own.flops_per_second, x, y)
+    if roofline.memory_reach and roofline.compute_reach:
+        reached = own.flops_per_second * roofline.compute_reach, bandwidth * roofline.memory_reach
+        yield from _roof("reach", reached[1], y.low, reached[0], x, y)
+        yield _flat("reach", reached[0], reached[1], x, y)
+    ridge = own.flops_per_second / bandwidth
+    yield Line("ridge", x(ridge), y(own.flops_per_second), x(ridge), y(y.low))
+
+
+def _roof(role: str, bandwidth: float, low: float, high: float, x: _Scale, y: _Scale) -> Iterator[Line]:
+    """The part of a memory roof between two rates, inside the drawing."""
+    low = max(low, y.low, x.low * bandwidth)
+    if high > low:
+        yield Line(role, x(low / bandwidth), y(low), x(high / bandwidth), y(high))
+
+
+def _flat(role: str, rate: float, bandwidth: float, x: _Scale, y: _Scale) -> Line:
+    return Line(role, x(rate / bandwidth), y(rate), x(x.high), y(rate))
+
+
+def _slanted(roofline: Roofline, x: _Scale, y: _Scale, plot: Box, roofs: tuple[Line, ...]) -> tuple[Slanted, list[Box]]:
+    """The memory roof's name above its middle, and the room that it takes as boxes along it."""
+    slope = next(line for line in roofs if line.role == "own" and line.y1 != line.y2)
+    angle = math.atan2(slope.y2 - slope.y1, slope.x2 - slope.x1)
+    text = f"memory {quantity(roofline.bandwidth, 'bytes/s')}"
+    middle_x, middle_y = (slope.x1 + slope.x2) / 2, (slope.y1 + slope.y2) / 2
+    # Off the line, at a right angle to it.
+    at_x, at_y = middle_x + math.sin(angle) * 7, middle_y - math.cos(angle) * 7
+    half = width_of(text, _LABEL_SIZE) / 2
+    steps = range(-4, 5)
+    boxes = [
+        _around(at_x + math.cos(angle) * half * step / 4, at_y + math.sin(angle) * half * step / 4, 9) for step in steps
+    ]
+    return Slanted(text, at_x, at_y, math.degrees(angle)), [box for box in boxes if box.meets(plot)]
+
+
+def _roof_labels(roofline: Roofline, x: _Scale, y: _Scale, plot: Box) -> Iterator[Label]:
+    """Each compute roof's name above its right end, and of the own one what kernels reach below it."""
+    for ceiling in roofline.ceilings:
+        yield _right_label(_ceiling_text(ceiling), plot.right, y(ceiling.flops_per_second) - 6)
+    if roofline.memory_reach and roofline.compute_reach:
+        reached = y(roofline.own.flops_per_second * roofline.compute_reach)
+        text = f"kernels reach {quantity(roofline.compute_reach, 'fraction', 2)}"
+        yield _right_label(text, plot.right, reached + 14)
+
+
+def _ceiling_text(ceiling: Ceiling) -> str:
+    return f"{', '.join(ceiling.precisions)} {format_quantity(ceiling.flops_per_second, 'FLOP/s')}"
+
+
+def _right_label(text: str, x: float, baseline: float) -> Label:
+    width = width_of(text, _LABEL_SIZE)
+    return Label(text, x, baseline, "end", Box(x - width, baseline - 12, x, baseline + 4))
+
+
+def _mark(
+    number: int, point: Point, roofline: Roofline, x: _Scale, y: _Scale, plot: Box, taken: list[Box], lines: list[Box]
+) -> Mark:
+    at_x, at_y = x(point.intensity), y(point.flops_per_second)
+    # The point's own surroundings are among what is taken: its label stands beside them.
+    others = [box for box in taken if box != _around(at_x, at_y, 7)]
+    wide = shorten(f"{point.label} {_used(point, roofline)}", _LONGEST_LABEL)
+    label = place(wide, at_x, at_y, _LABEL_SIZE, plot, others, lines)
+    if label is None:
+        label = place(shorten(point.label, 16), at_x, at_y, _LABEL_SIZE, plot, others, lines)
+    return Mark(
+        kind=point.kind,
+        number=number,
+        x=at_x,
+        y=at_y,
+        low=_apart(y, point.low, at_y),
+        high=_apart(y, point.high, at_y),
+        roof=y(roofline.attainable(point.intensity)),
+        label=label,
+    )
+
+
+def _used(point: Point, roofline: Roofline) -> str:
+    return quantity(point.flops_per_second / roofline.attainable(point.intensity), "fraction", 2)
+
+
+def _apart(y: _Scale, value: float | None, at: float) -> float | None:
+    """Where an interval's end is drawn; None where it would vanish behind the point itself."""
+    if value is None or value <= 0:
+        return None
+    end = y(value)
+    return end if abs(end - at) > _NUDGE else None
+
+
+def _around(x: float, y: float, half: float) -> Box:
+    return Box(x - half, y - half, x + half, y + half)
+
+
+def _along(line: Line) -> list[Box]:
+    """Small boxes that cover a line."""
+    steps = max(1, int(math.hypot(line.x2 - line.x1, line.y2 - line.y1) / 8))
+    return [
+        _around(
+            line.x1 + (line.x2 - line.x1) * step / steps,
+            line.y1 + (line.y2 - line.y1) * step / steps,
+            2,
+        )
+        for step in range(steps + 1)
+    ]
+
+
+def _rate(value: float) -> str:
+    """``100 T``: FLOP/s of a tick."""
+    for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if value >= factor * 0.999:
+            return f"{value / factor:g} {prefix}"
+    return f"{value:g}"

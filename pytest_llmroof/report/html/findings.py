@@ -1,0 +1,161 @@
+"""Failed gates with their cause: those of one window that one diagnosis explains stand together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pytest_llmroof.report.facts_text import (
+    convention_text,
+    counters_text,
+    deployment_text,
+    roofline_text,
+    step_time_row,
+    window_text,
+)
+from pytest_llmroof.report.figures import precise
+from pytest_llmroof.report.headline import diagnosis_of, one_line
+from pytest_llmroof.report.html.gates import GateRow, gate_row, section_of, worst_first
+from pytest_llmroof.report.limits import baseline_text, limit_text
+from pytest_llmroof.report.wire import Document
+
+#: More findings than this are read by nobody on a first screen: the others follow as rows, with all of their gates.
+MOST_FINDINGS: Final = 12
+#: Gates of one finding that are shown in full.
+MOST_GATES: Final = 6
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What to do, what it should give, and how."""
+
+    title: str
+    effect: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One statement for the diagnosis, or against a rival."""
+
+    scenario: str
+    statement: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A diagnosis as texts."""
+
+    name: str
+    confidence: str
+    regime: str
+    supporting: tuple[Evidence, ...]
+    against: tuple[Evidence, ...]
+    missing: tuple[str, ...]
+    remedies: tuple[Remedy, ...]
+    several: bool
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Failed gates of one window, why, and what they were measured with. ``further`` gates are rows only."""
+
+    window: str
+    gates: tuple[GateRow, ...]
+    further: tuple[GateRow, ...]
+    cause: Cause | None
+    facts: tuple[tuple[str, str], ...]
+
+
+def findings(windows: Sequence[Document]) -> list[Finding]:
+    """All of them, the worst margin first."""
+    found: list[tuple[float, Finding]] = []
+    for window in windows:
+        groups: dict[str, list[Document]] = {}
+        for gate in window["gates"]:
+            if section_of(gate) == "failed":
+                groups.setdefault(_key(window, gate), []).append(gate)
+        for gates in groups.values():
+            gates.sort(key=worst_first)
+            found.append((worst_first(gates[0]), _finding(window, gates)))
+    found.sort(key=lambda pair: pair[0])
+    return [finding for _, finding in found]
+
+
+def _key(window: Document, gate: Document) -> str:
+    """The same for gates that one diagnosis explains."""
+    diagnosis = diagnosis_of(window, gate)
+    return f"{diagnosis['of']}/{diagnosis['scenario']}/{diagnosis['title']}" if diagnosis else ""
+
+
+def _finding(window: Document, gates: Sequence[Document]) -> Finding:
+    worst, diagnosis = gates[0], diagnosis_of(window, gates[0])
+    return Finding(
+        window=one_line(window["name"]),
+        gates=tuple(map(gate_row, gates[:MOST_GATES])),
+        further=tuple(map(gate_row, gates[MOST_GATES:])),
+        cause=_cause(diagnosis) if diagnosis else None,
+        facts=tuple(_facts(window, worst)),
+    )
+
+
+def _cause(diagnosis: dict[str, Any]) -> Cause:
+    title, scenario = one_line(diagnosis["title"] or ""), diagnosis["scenario"]
+    every = [
+        (one["supports"], Evidence(one["scenario"], one_line(one["statement"]), one_line(one["source"] or "")))
+        for one in diagnosis["evidence"]
+    ]
+    return Cause(
+        name=f"Scenario {scenario}: {title}" if scenario else title,
+        confidence=diagnosis["confidence"],
+        regime=diagnosis["regime"] or "",
+        supporting=tuple(evidence for supports, evidence in every if supports),
+        against=tuple(evidence for supports, evidence in every if not supports),
+        missing=tuple(map(one_line, diagnosis["missing"])),
+        remedies=tuple(
+            Remedy(one_line(one["title"]), one_line(one["effect"] or ""), one_line(one["detail"] or ""))
+            for one in diagnosis["remedies"]
+        ),
+        several=len(diagnosis["candidates"]) > 1,
+    )
+
+
+def _facts(window: Document, gate: Document) -> Iterator[tuple[str, str]]:
+    """What the failing text says between its first line and the diagnosis."""
+    texts = {
+        "Deployment": deployment_text(window),
+        "Window": window_text(window),
+        "Convention": convention_text(window, gate),
+        "Roofline": roofline_text(window, gate),
+        "Limit": _known(gate),
+        "Baseline": _baseline(gate),
+    }
+    if step_time := step_time_row(window, gate):
+        texts["Time"] = step_time.text
+    texts |= {
+        "GPU counters": counters_text(window, gate),
+        "Source": gate["source"],
+        "Method": gate["method"],
+    }
+    yield from ((label, one_line(text)) for label, text in texts.items() if text)
+
+
+def _known(gate: Document) -> str | None:
+    """That nobody set a default limit, and what is known to be reached."""
+    if not gate["default"]:
+        return None
+    text = f"{limit_text(gate)} is the default, nobody set it."
+    if known := gate["known"]:
+        low, high = (precise(known[end], "fraction") for end in ("low", "high"))
+        text += f" Known for {known['what']}: {low.removesuffix(' %')} to {high}."
+    return text
+
+
+def _baseline(gate: Document) -> str | None:
+    if gate["baseline"] is None:
+        return None
+    return "; ".join(
+        [f"{baseline_text(gate)}: {', '.join(gate['baseline']['reports'])}", *gate["baseline"]["conditions"]]
+    )
