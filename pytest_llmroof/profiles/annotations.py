@@ -17,6 +17,8 @@ _TOKENS: Final = re.compile(r"(?:sq)?(\d+)")
 _SGLANG: Final = re.compile(r"step\[(\w+) bs=(\d+)(?:[^\]]*?(?:toks|tokens|num_tokens)=(\d+))?[^\]]*\]")
 _PROFILER_STEP: Final = re.compile(r"ProfilerStep\s?\#\s?\d+")
 _CAPTURE: Final = re.compile(r"(?:graph_)?capture_\d+")
+PREFIXES: Final = ("execute_", "step[", "ProfilerStep", "capture_", "graph_capture_")
+"""What the annotations that are read here begin with: no other one is worth fetching."""
 
 
 @dataclass(frozen=True)
