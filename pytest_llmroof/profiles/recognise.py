@@ -21,11 +21,16 @@ _NSYS_TABLE: Final = re.compile(rb"CUPTI_ACTIVITY_KIND_|META_DATA_EXPORT|TARGET_
 _TRACE: Final = re.compile(rb'"traceEvents"\s*:|"deviceProperties"\s*:\s*\[|"ph"\s*:\s*"[A-Za-z]"')
 _NCU_HEADER: Final = re.compile(rb'^"?ID"?,.*"?Kernel Name"?,', re.MULTILINE)
 _NSYS_HEADER: Final = re.compile(
-    rb'^"?(Time ?\(%\)"?,"?Total Time ?\(|Start ?\(\w+\)"?,"?Duration ?\(|API Start ?\()', re.MULTILINE
+    rb'^"?(Time ?\(%\)"?[,\t]"?Total Time ?\(|Start ?\(\w+\)"?[,\t]"?Duration ?\(|API Start ?\()', re.MULTILINE
 )
 _EXPORTS: Final[dict[str, tuple[ProfileKind, str]]] = {
     ".nsys-rep": ("nsys report", "nsys export --type sqlite --output {export} {name}"),
     ".qdrep": ("nsys report", "nsys export --type sqlite --output {export} {name}"),
+    # What a capture leaves where its machine could not make a report of it.
+    ".qdstrm": (
+        "nsys report",
+        "QdstrmImporter --input-file={name} && nsys export --type sqlite --output {export} {report}",
+    ),
     ".ncu-rep": ("ncu report", "ncu --import {name} --page raw --csv > {export}"),
 }
 
@@ -53,7 +58,9 @@ def refuse_report(path: Path) -> SourceError:
     tool = "Nsight Systems" if kind == "nsys report" else "Nsight Compute"
     return SourceError(
         f"{path.name} is a report that only {tool} itself can open",
-        command.format(name=quote(path.name), export=quote(path.stem + suffix)),
+        command.format(
+            name=quote(path.name), export=quote(path.stem + suffix), report=quote(path.stem + ".nsys-rep")
+        ),
     )
 
 
