@@ -19,6 +19,7 @@ _SAMPLE: Final = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{.*\})? (\S+)$")
 _WHERE: Final = frozenset({"id", "name", "title", "telemetry", "sources", "asked"})
 _ADVICE: Final = frozenset({"diagnosis", "diagnoses", "notes"})
 _WHERE_OF_GATE: Final = frozenset({"node_id", "file", "line"})
+_WORDS_OF_GATE: Final = frozenset({"reason", "remedy"})
 
 
 class Checks:
@@ -82,8 +83,9 @@ def replayed(live: Document, again: Document, same_version: bool = True) -> Iter
     ours = {key: value for key, value in live.items() if key not in left_out}
     theirs = {key: again.get(key) for key in ours}
     yield from _differences(ours, theirs, "")
+    not_compared = _WHERE_OF_GATE | (frozenset() if same_version else _WORDS_OF_GATE)
     verdicts = [
-        {key: value for key, value in gate.items() if key not in _WHERE_OF_GATE}
+        {key: value for key, value in gate.items() if key not in not_compared}
         for window in (live, again)
         for gate in sorted(window["gates"], key=lambda gate: str(gate["expression"]))
     ]

@@ -17,6 +17,8 @@ from development.real_engine.engines import Broken
 
 REPORTS: Final = ("live.json", "test.json", "probe.json", "recorded.json")
 FACTS: Final = ("cpu.yaml", "random-llama/config.json")
+#: Of a GGUF file the header is kept (30.7 kB), as that is all that is read of it.
+HEADER: Final = 32 * 2**10
 
 
 def results(folder: Path, target: Path) -> None:
@@ -35,12 +37,16 @@ def results(folder: Path, target: Path) -> None:
 
 def _wanted(folder: Path) -> Iterator[Path]:
     yield from (folder / name for name in (*FACTS, *REPORTS))
+    yield from folder.glob("*.gguf")
     yield from (*sorted(folder.glob("*-load.json")), *folder.glob("llama-bench.json"))
     for top in ("recordings", "kept"):
         yield from (path for path in sorted((folder / top).rglob("*")) if path.is_file())
 
 
 def _cut(path: Path) -> bytes:
+    if path.suffix == ".gguf":
+        with path.open("rb") as file:
+            return file.read(HEADER)
     content = path.read_bytes()
     if path.name != "bench.json":
         return content
