@@ -7,13 +7,16 @@ report of that phase, and leaves with it as an attribute of exact builtins: the 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from typing import Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import pytest
 
 from pytest_llmroof.breach import GateBreach, representation
 from pytest_llmroof.gates.verdict import Verdict
 from pytest_llmroof.windows import Assessed
+
+if TYPE_CHECKING:
+    from pytest_llmroof.report.text import Told
 
 #: The attribute of a report that holds a Payload.
 ATTRIBUTE: Final = "_llmroof"
@@ -37,8 +40,8 @@ class Payload(TypedDict):
 class Outbox:
     """Judged gates that wait for the report of the phase that they were judged in.
 
-    ``sent`` holds the keys of windows that were sent before; ``told`` maps a window to the gate that shows its long
-    text; ``abroad`` says that reports leave the process.
+    ``sent`` holds the keys of windows that were sent before; ``told`` which gates showed the long text of their window
+    (None: no gate failed yet); ``abroad`` says that reports leave the process.
     """
 
     def __init__(self, abroad: bool) -> None:
@@ -47,7 +50,7 @@ class Outbox:
         self.gates: list[tuple[str, int]] = []
         self.verdicts: list[Verdict] = []
         self.sent: set[str] = set()
-        self.told: dict[str, str] = {}
+        self.told: Told | None = None
 
     def put(self, key: str, window: Assessed, indexes: Iterable[int]) -> None:
         """Add judged gates of a window."""
@@ -90,16 +93,14 @@ def breaks(verdict: Verdict) -> bool:
 
 def breach_of(config: pytest.Config, window: Assessed, indexes: Sequence[int]) -> GateBreach:
     """The failure of breached gates: their text in full once per window, then the first line and the limit."""
-    from pytest_llmroof.report.text import failing_text, headline
+    from pytest_llmroof.report.text import Told, headline, text_of
 
-    told = outbox(config).told
+    box = outbox(config)
+    if box.told is None:
+        box.told = Told()
     document = window.document
     rows = [document["gates"][index] for index in indexes]
-    texts = []
-    for row in rows:
-        # A rerun of the gate that told everything tells it again.
-        teller = told.setdefault(document["id"], row["node_id"])
-        texts.append(failing_text(document, row, first=teller == row["node_id"]))
+    texts = [text_of(box.told, document, row, of=(document["id"], row["node_id"])) for row in rows]
     more = f" (+{len(rows) - 1} more)" if len(rows) > 1 else ""
     return GateBreach(headline(document, rows[0]) + more, "\n\n".join(texts))
 

@@ -19,7 +19,7 @@ from pytest_llmroof.report.document import shown_word
 from pytest_llmroof.report.files import write_whole
 from pytest_llmroof.report.headline import LONGEST, headline, one_line, shorten
 from pytest_llmroof.report.names import gate_names, window_names
-from pytest_llmroof.report.text import failing_text
+from pytest_llmroof.report.text import Told, text_of
 from pytest_llmroof.report.wire import Document, visible
 
 NAME: Final = "pytest-llmroof"
@@ -119,13 +119,11 @@ class _Budget:
 
     def __init__(self, left: int) -> None:
         self.left = left
-        self.told: set[int] = set()
+        self.told = Told()
 
     def text(self, window: Document, gate: Document) -> str:
-        """Everything about a failure; once the budget is spent, only for the first one of each window."""
-        whole = self.left > 0 or id(window) not in self.told
-        self.told.add(id(window))
-        text = _safe(failing_text(window, gate, first=whole))
+        """Everything about a failure; once the budget is spent, only for the first breach of each window."""
+        text = _safe(text_of(self.told, window, gate, of=(id(window), id(gate)), whole=self.left > 0))
         self.left -= len(text.encode())
         return text
 

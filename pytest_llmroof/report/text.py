@@ -9,7 +9,6 @@ from pytest_llmroof.report.change_text import change_of, change_rows
 from pytest_llmroof.report.facts_text import (
     convention_text,
     counters_text,
-    counters_text,
     deployment_text,
     roofline_text,
     step_time_row,
@@ -21,25 +20,65 @@ from pytest_llmroof.report.limits import baseline_text, limit_text, supports
 from pytest_llmroof.report.rows import MOST_LINES, Row, laid_out
 from pytest_llmroof.report.wire import Document
 
-__all__ = ["failing_text", "headline"]
+__all__ = ["Told", "failing_text", "headline", "text_of"]
 
 _MOST_REMEDIES: Final = 4
 _MOST_EVIDENCE: Final = 3
 _MOST_REPORTS: Final = 3
 
 
-def failing_text(window: Document, gate: Document, first: bool = True) -> str:
+class Told:
+    """Which gates told everything about their window: the first one that breached, and before it one not measured.
+
+    What was not measured has no diagnosis, no change and no remedy, so that a breach behind it must tell them still.
+    """
+
+    def __init__(self) -> None:
+        self._tellers: dict[tuple[object, str], object] = {}
+
+    def whole(self, window: object, teller: object, gate: Document) -> bool:
+        """Whether a gate's text is the whole one; a rerun of a gate that told everything tells it again.
+
+        ``window`` and ``teller`` tell windows and gates apart.
+        """
+        kind = "breach" if _measured(gate) else "unmeasured"
+        if kind == "unmeasured" and (window, "breach") in self._tellers:
+            return self._tellers.get((window, kind)) == teller
+        return self._tellers.setdefault((window, kind), teller) == teller
+
+    def changed(self, window: object, teller: object, change: Document | None) -> bool:
+        """Whether a gate tells what changed since the baseline: the first one of its window that can."""
+        return change is not None and self._tellers.setdefault((window, "change"), teller) == teller
+
+
+def failing_text(window: Document, gate: Document, first: bool = True, changed: bool = False) -> str:
     """At most 40 lines that tell what was found, why, and what to do.
 
     A further gate of a window whose text was shown (``first`` false) gets the first line and its limit only; one that
-    was not measured the command that would measure it, where the first line has no room for it.
+    was not measured the command that would measure it, where the first line has no room for it. ``changed``: what
+    changed since the baseline as well, where no gate before it could tell.
     """
-    rows = list(_rows(window, gate) if first else _further_rows(window, gate))
+    rows = list(_rows(window, gate) if first else _further_rows(window, gate, changed))
     return "\n".join([headline(window, gate), *laid_out(rows, MOST_LINES - 1)])
 
 
+def text_of(told: Told, window: Document, gate: Document, *, of: tuple[object, object], whole: bool = False) -> str:
+    """The text of the next failing gate: all of it where ``told`` or ``whole`` says so.
+
+    ``of`` tells its window and the gate itself from others.
+    """
+    first = told.whole(*of, gate)
+    changed = told.changed(*of, change_of(window, gate) if _measured(gate) else None)
+    return failing_text(window, gate, first=first or whole, changed=changed)
+
+
+def _measured(gate: Document) -> bool:
+    """Whether a gate's text holds figures of its time."""
+    return gate["verdict"] in ("pass", "fail", "inconclusive")
+
+
 def _rows(window: Document, gate: Document) -> Iterator[Row]:
-    measured = gate["verdict"] in ("pass", "fail", "inconclusive")
+    measured = _measured(gate)
     if gate["in_words"]:
         yield Row("in words", gate["in_words"])
     if gate["why"]:
@@ -59,8 +98,6 @@ def _rows(window: Document, gate: Document) -> Iterator[Row]:
         yield step_time
     if measured and (counters := counters_text(window, gate)):
         yield Row("GPU counters", counters, rank=1)
-    if measured and (counters := counters_text(window, gate)):
-        yield Row("GPU counters", counters, rank=1)
     yield from (Row("note", one_line(note), rank=1) for note in window["notes"])
     yield from (Row("not read", one_line(name), rank=4) for name in window["unread"])
     diagnosis = diagnosis_of(window, gate) if measured else None
@@ -72,10 +109,12 @@ def _rows(window: Document, gate: Document) -> Iterator[Row]:
         yield from _remedy_rows(diagnosis["remedies"])
 
 
-def _further_rows(window: Document, gate: Document) -> Iterator[Row]:
+def _further_rows(window: Document, gate: Document, changed: bool) -> Iterator[Row]:
     if gate["verdict"] in ("no data", "impossible"):
         yield from _reason_rows(gate, headline(window, gate))
     yield from _limit_rows(gate)
+    if changed and (change := change_of(window, gate)):
+        yield from change_rows(change)
 
 
 def _reason_rows(gate: Document, first_line: str) -> Iterator[Row]:

@@ -121,6 +121,20 @@ def test_a_breach_has_no_traceback_and_one_line_under_ci(project: Any, monkeypat
     assert sum("DIAGNOSIS" in line for line in result.outlines) == 1
 
 
+def test_the_first_breach_tells_everything_also_behind_gates_that_were_not_measured(project: Any) -> None:
+    project.gates(NO_DATA, FAILS, "decode.mbu >= 80%", "goodput(ttft<=2s) >= 95%")
+    out = project.run().stdout.str()
+    texts = {name: out.index(f"_ decode: {name} _") for name in (NO_DATA, FAILS, "decode.mbu >= 80%")}
+    # The gate without data says why, and has no diagnosis; the breach behind it has the whole text, and no other has.
+    (diagnosis,) = [at for at in range(len(out)) if out.startswith("DIAGNOSIS", at)]
+    (remedies,) = [at for at in range(len(out)) if out.startswith("REMEDIATION", at)]
+    assert texts[NO_DATA] < texts[FAILS] < diagnosis < remedies < texts["decode.mbu >= 80%"]
+    # One without data behind the breach keeps its own short text: the reason, and no deployment again.
+    last = out[out.index("_ decode: goodput(ttft<=2s) >= 95% _"):]
+    assert "no data" in last
+    assert "deployment" not in last
+
+
 @pytest.mark.parametrize("style", ["auto", "long", "short", "line", "native"])
 def test_every_traceback_style_shows_the_finding(project: Any, style: str) -> None:
     project.gates(FAILS)

@@ -124,6 +124,19 @@ def test_a_slow_night_says_what_changed(night: Callable[..., Any]) -> None:
     assert "batch 24 there, 40 here" in run.one_line
 
 
+@pytest.mark.usefixtures("three_nights")
+@pytest.mark.parametrize("before", ["goodput(ttft<=2s) >= 95%", "requests_per_second >= 900"])
+def test_what_changed_stands_in_the_terminal_whichever_gate_failed_before(
+    night: Callable[..., Any], before: str
+) -> None:
+    gates = ITL.replace("gates: [", f'gates: ["{before}", ')
+    gates = gates.replace('"kv_cache.usage.max <= 95%"', '"decode.mbu >= 0.97x baseline"')
+    run = night(0.012, "--llmroof-baseline=base", gates=gates)
+    assert run.verdicts[1:] == ["fail", "fail"]
+    assert len(re.findall(r"^CHANGE +decode step 9\.00? -> 12\.00? ms", run.text, re.MULTILINE)) == 1, run.text
+    assert run.text.index("CHANGE") < run.text.index("_ decode: decode.mbu >= 0.97x baseline _")
+
+
 def test_a_creeping_regression_is_caught_by_the_median_of_ten(
     night: Callable[..., Any], pytester: pytest.Pytester
 ) -> None:
