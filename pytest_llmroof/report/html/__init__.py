@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_llmroof.report.figures import quantity
 from pytest_llmroof.report.files import write_whole
 from pytest_llmroof.report.headline import shorten
+from pytest_llmroof.report.html.naming import set_text
 from pytest_llmroof.report.html.page import page
 from pytest_llmroof.report.wire import Document, visible
+from pytest_llmroof.units import grouped
 
 if TYPE_CHECKING:
     import jinja2
 
 _TEMPLATES: Final = Path(__file__).parents[2] / "data" / "html"
-#: Names longer than this are cut in headings and labels; the windows' details have them whole.
+#: Names longer than this are cut in headings and labels.
 _NAME: Final = 120
+#: Nobody reads a longer sentence; the JSON report has it whole.
+_PROSE: Final = 800
 
 
 def write(path: Path, document: Document) -> None:
@@ -48,7 +52,10 @@ def _environment() -> jinja2.Environment:
         finalize=_shown,
     )
     environment.filters["name"] = lambda text: shorten(text, _NAME)
+    environment.filters["prose"] = lambda text: shorten(text, _PROSE)
+    environment.filters["whole"] = grouped
     environment.filters["figure"] = quantity
+    environment.filters["set"] = set_text
     return environment
 
 

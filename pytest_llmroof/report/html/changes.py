@@ -68,14 +68,17 @@ def _change(window: Document, change: Document) -> Change:
 
 
 def _difference(part: Document, scale: Scale, largest: float) -> Difference:
-    seconds = part["seconds"]
+    seconds, before, after = part["seconds"], part["before_seconds"], part["after_seconds"]
+    # The difference of what is printed, so that it can be checked by eye.
+    known = before is not None and after is not None
+    change = scale.rounded(after) - scale.rounded(before) if known else scale.rounded(seconds)
     width = abs(seconds) / largest * 50 if largest else 0.0
     return Difference(
         of=part["of"],
         cause=one_line(part["cause"]),
-        before=_plain(part["before_seconds"], scale),
-        after=_plain(part["after_seconds"], scale),
-        change=scale.signed(scale.rounded(seconds)),
+        before=_plain(before, scale),
+        after=_plain(after, scale),
+        change=scale.signed(change),
         more=seconds > 0,
         start=round(50.0 if seconds > 0 else 50.0 - width, 2),
         width=round(width, 2),

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pytest_llmroof.report.figures import quantity
 from pytest_llmroof.report.headline import shorten
-from pytest_llmroof.report.html.boxes import Box, Label, place, width_of
+from pytest_llmroof.report.html.boxes import Anchor, Box, Label, place, width_of
 from pytest_llmroof.report.html.roofs import Ceiling, Kind, Point, Roofline
 from pytest_llmroof.units import format_quantity
 
 #: More points than this would hide each other: the chart's table has them all.
-MOST_POINTS: Final = 40
-_LONGEST_LABEL: Final = 34
+MOST_POINTS: Final = 200
+#: A name is cut to these many characters until there is room for it.
+_LABEL_LENGTHS: Final = (32, 20, 12)
 _TICK_SIZE: Final = 11.5
 _LABEL_SIZE: Final = 12.5
 _NUDGE: Final = 4.0
@@ -55,7 +56,6 @@ class Mark:
     """A point, its interval's ends, its label where there is room, and what a screen reader says of it."""
 
     kind: Kind
-    number: int
     x: float
     y: float
     low: float | None
@@ -103,14 +103,14 @@ def chart(roofline: Roofline, width: float, height: float) -> Chart:
     x, y = _scales(roofline, plot)
     roofs = tuple(_roofs(roofline, x, y))
     slanted, along = _slanted(roofline, x, y, plot, roofs)
-    roof_labels = tuple(_roof_labels(roofline, x, y, plot))
-    shown = roofline.points[:MOST_POINTS]
-    taken = [label.box for label in roof_labels] + along
-    taken += [_around(x(point.intensity), y(point.flops_per_second), 7) for point in shown]
+    shown = _clusters(roofline.points[:MOST_POINTS], x, y)
+    around = [_around(x(one.intensity), y(one.flops_per_second), 7) for one, _ in shown]
+    roof_labels = tuple(_roof_labels(roofline, x, y, plot, around))
+    taken = [label.box for label in roof_labels] + along + around
     lines = [box for line in roofs if line.role != "ridge" for box in _along(line)]
     marks = []
-    for number, point in enumerate(shown, 1):
-        mark = _mark(number, point, roofline, x, y, plot, taken, lines)
+    for point, more in shown:
+        mark = _mark(point, more, roofline, x, y, plot, taken, lines)
         if mark.label:
             taken.append(mark.label.box)
         marks.append(mark)
@@ -118,13 +118,27 @@ def chart(roofline: Roofline, width: float, height: float) -> Chart:
         width=width,
         height=height,
         plot=plot,
-        x_ticks=tuple(Tick(x(value), f"{value:g}") for value in x.decades()),
+        x_ticks=tuple(Tick(x(value), _thousands(value)) for value in x.decades()),
         y_ticks=tuple(Tick(y(value), _rate(value)) for value in y.decades()),
         roofs=roofs,
         roof_labels=roof_labels,
         slanted=slanted,
         marks=tuple(marks),
     )
+
+
+def _clusters(points: Sequence[Point], x: _Scale, y: _Scale) -> list[tuple[Point, int]]:
+    """Points that lie apart, each with the number of others of its kind that it hides."""
+    found: list[tuple[Point, int]] = []
+    for point in points:
+        near = _around(x(point.intensity), y(point.flops_per_second), 3)
+        for index, (other, more) in enumerate(found):
+            if other.kind == point.kind and near.meets(_around(x(other.intensity), y(other.flops_per_second), 3)):
+                found[index] = other, more + 1
+                break
+        else:
+            found.append((point, 0))
+    return found
 
 
 def _scales(roofline: Roofline, plot: Box) -> tuple[_Scale, _Scale]:
@@ -183,38 +197,52 @@ def _slanted(roofline: Roofline, x: _Scale, y: _Scale, plot: Box, roofs: tuple[L
     return Slanted(text, at_x, at_y, math.degrees(angle)), [box for box in boxes if box.meets(plot)]
 
 
-def _roof_labels(roofline: Roofline, x: _Scale, y: _Scale, plot: Box) -> Iterator[Label]:
-    """Each compute roof's name above its right end, and of the own one what kernels reach below it."""
+def _roof_labels(roofline: Roofline, x: _Scale, y: _Scale, plot: Box, points: list[Box]) -> Iterator[Label]:
+    """Each compute roof's name above it, and of the own one what kernels reach below it."""
     for ceiling in roofline.ceilings:
-        yield _right_label(_ceiling_text(ceiling), plot.right, y(ceiling.flops_per_second) - 6)
+        rate = ceiling.flops_per_second
+        start = x(rate / roofline.bandwidth)
+        yield _flat_label(_ceiling_text(ceiling), start, plot.right, y(rate) - 6, points)
     if roofline.memory_reach and roofline.compute_reach:
         reached = y(roofline.own.flops_per_second * roofline.compute_reach)
         text = f"kernels reach {quantity(roofline.compute_reach, 'fraction', 2)}"
-        yield _right_label(text, plot.right, reached + 14)
+        start = x(roofline.own.flops_per_second / roofline.bandwidth)
+        yield _flat_label(text, start, plot.right, reached + 14, points)
 
 
 def _ceiling_text(ceiling: Ceiling) -> str:
     return f"{', '.join(ceiling.precisions)} {format_quantity(ceiling.flops_per_second, 'FLOP/s')}"
 
 
-def _right_label(text: str, x: float, baseline: float) -> Label:
+def _flat_label(text: str, start: float, end: float, baseline: float, points: list[Box]) -> Label:
+    """At the right end of its line, or further left where points are in the way."""
     width = width_of(text, _LABEL_SIZE)
-    return Label(text, x, baseline, "end", Box(x - width, baseline - 12, x, baseline + 4))
+    middle = (start + 16 + end - width) / 2
+    places: list[tuple[float, Anchor, float]] = [
+        (end, "end", end - width),
+        (start + 16, "start", start + 16),
+        (middle, "start", middle),
+    ]
+    labels = [
+        Label(text, at, baseline, anchor, Box(left, baseline - 12, left + width, baseline + 4))
+        for at, anchor, left in places
+    ]
+    free = (label for label in labels if not any(label.box.meets(point) for point in points))
+    return next(free, labels[0])
 
 
 def _mark(
-    number: int, point: Point, roofline: Roofline, x: _Scale, y: _Scale, plot: Box, taken: list[Box], lines: list[Box]
+    point: Point, more: int, roofline: Roofline, x: _Scale, y: _Scale, plot: Box, taken: list[Box], lines: list[Box]
 ) -> Mark:
     at_x, at_y = x(point.intensity), y(point.flops_per_second)
     # The point's own surroundings are among what is taken: its label stands beside them.
     others = [box for box in taken if box != _around(at_x, at_y, 7)]
-    wide = shorten(f"{point.label} {_used(point, roofline)}", _LONGEST_LABEL)
-    label = place(wide, at_x, at_y, _LABEL_SIZE, plot, others, lines)
-    if label is None:
-        label = place(shorten(point.label, 16), at_x, at_y, _LABEL_SIZE, plot, others, lines)
+    label = None
+    for longest in _LABEL_LENGTHS:
+        text = f"{shorten(point.label, longest)} {_used(point, roofline)}{f' and {more} more' if more else ''}"
+        label = label or place(text, at_x, at_y, _LABEL_SIZE, plot, others, lines)
     return Mark(
         kind=point.kind,
-        number=number,
         x=at_x,
         y=at_y,
         low=_apart(y, point.low, at_y),
@@ -251,6 +279,11 @@ def _along(line: Line) -> list[Box]:
         )
         for step in range(steps + 1)
     ]
+
+
+def _thousands(value: float) -> str:
+    """``100``, ``10k``."""
+    return f"{value:g}" if value < 1000 else f"{value / 1000:g}k"
 
 
 def _rate(value: float) -> str:

@@ -16,14 +16,15 @@ from pytest_llmroof.report.facts_text import (
 )
 from pytest_llmroof.report.figures import precise
 from pytest_llmroof.report.headline import diagnosis_of, one_line
-from pytest_llmroof.report.html.gates import GateRow, gate_row, section_of, worst_first
+from pytest_llmroof.report.html.gates import GateRow, gate_row, section_of, sentence, worst_first
 from pytest_llmroof.report.limits import baseline_text, limit_text
 from pytest_llmroof.report.wire import Document
 
-#: More findings than this are read by nobody on a first screen: the others follow as rows, with all of their gates.
-MOST_FINDINGS: Final = 12
+#: Findings that are shown at once, and those that can be unfolded; the gates of further ones are rows.
+MOST_OPEN: Final = 4
+MOST_FOLDED: Final = 24
 #: Gates of one finding that are shown in full.
-MOST_GATES: Final = 6
+MOST_GATES: Final = 3
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,14 @@ class Finding:
     cause: Cause | None
     facts: tuple[tuple[str, str], ...]
 
+    @property
+    def count(self) -> int:
+        """How many gates it explains."""
+        return len(self.gates) + len(self.further)
+
 
 def findings(windows: Sequence[Document]) -> list[Finding]:
-    """All of them, the worst margin first."""
+    """All of them: the worst of each cause first, then the others, the worst margin first."""
     found: list[tuple[float, Finding]] = []
     for window in windows:
         groups: dict[str, list[Document]] = {}
@@ -81,7 +87,12 @@ def findings(windows: Sequence[Document]) -> list[Finding]:
             gates.sort(key=worst_first)
             found.append((worst_first(gates[0]), _finding(window, gates)))
     found.sort(key=lambda pair: pair[0])
-    return [finding for _, finding in found]
+    worst: dict[str, Finding] = {}
+    for _, finding in found:
+        worst.setdefault(finding.cause.name if finding.cause else "", finding)
+    first = list(worst.values())
+    shown = set(map(id, first))
+    return first + [finding for _, finding in found if id(finding) not in shown]
 
 
 def _key(window: Document, gate: Document) -> str:
@@ -113,7 +124,7 @@ def _cause(diagnosis: dict[str, Any]) -> Cause:
         regime=diagnosis["regime"] or "",
         supporting=tuple(evidence for supports, evidence in every if supports),
         against=tuple(evidence for supports, evidence in every if not supports),
-        missing=tuple(map(one_line, diagnosis["missing"])),
+        missing=tuple(map(sentence, diagnosis["missing"])),
         remedies=tuple(
             Remedy(one_line(one["title"]), one_line(one["effect"] or ""), one_line(one["detail"] or ""))
             for one in diagnosis["remedies"]
@@ -125,6 +136,7 @@ def _cause(diagnosis: dict[str, Any]) -> Cause:
 def _facts(window: Document, gate: Document) -> Iterator[tuple[str, str]]:
     """What the failing text says between its first line and the diagnosis."""
     texts = {
+        "Gate": gate_row(gate).place,
         "Deployment": deployment_text(window),
         "Window": window_text(window),
         "Convention": convention_text(window, gate),

@@ -92,8 +92,8 @@ def gate_row(gate: Document) -> GateRow:
         verdict=gate["verdict"],
         approximate=bool(gate["approximate"]),
         default=bool(gate["default"]),
-        in_words=_sentence(gate["in_words"]),
-        reason=_sentence(said),
+        in_words=sentence(gate["in_words"]),
+        reason=sentence(said),
         remedy=_unsaid(gate["remedy"], said),
         settle=_unsaid(gate["settle"], said) if uncertain else "",
         check=_unsaid(gate["check"], said),
@@ -125,10 +125,10 @@ def _place(gate: Document) -> str:
 def _unsaid(text: str | None, said: str) -> str:
     """A further sentence, unless the reason holds it already."""
     shown = one_line(text or "")
-    return "" if shown in said else _sentence(shown)
+    return "" if shown in said else sentence(shown)
 
 
-def _sentence(text: str | None) -> str:
+def sentence(text: str | None) -> str:
     """With a capital at its start where that is a plain word, for a page of prose."""
     shown = one_line(text or "")
     word = shown.split(" ", 1)[0]
@@ -153,11 +153,11 @@ def counted(rows: Iterable[WindowRows]) -> int:
     return sum(len(window.rows) for window in rows)
 
 
-def not_run_rows(document: Document) -> Iterator[tuple[str, str]]:
+def not_run_rows(windows: Sequence[Document], items: Sequence[Document]) -> Iterator[tuple[str, str]]:
     """What did not run, and why: tests, and gates of windows that were not measured for them."""
-    for window in document["windows"]:
+    for window in windows:
         for gate in window["gates"]:
             if section_of(gate) == "not-run":
                 yield f"{one_line(window['name'])}: {expected(gate)}", one_line(gate["reason"] or gate["verdict"])
-    for one in document["not_run"]:
+    for one in items:
         yield one_line(one["node_id"]), one_line(one["reason"] or "")

@@ -9,8 +9,9 @@ from typing import Final
 from pytest_llmroof.report.html.bars import Bar, bar
 from pytest_llmroof.report.html.changes import MOST_CHANGES, Change, changes
 from pytest_llmroof.report.html.chart import Chart, chart
-from pytest_llmroof.report.html.findings import MOST_FINDINGS, Finding, findings
+from pytest_llmroof.report.html.findings import MOST_FOLDED, MOST_OPEN, Finding, findings
 from pytest_llmroof.report.html.gates import WindowRows, by_window, counted, not_run_rows, section_of
+from pytest_llmroof.report.html.naming import named
 from pytest_llmroof.report.html.roofs import Roofline, rooflines
 from pytest_llmroof.report.html.tested import Fact, moment, tested
 from pytest_llmroof.report.html.windows import MOST_WINDOWS, Details, Note, details, notes
@@ -21,7 +22,7 @@ from pytest_llmroof.report.wire import Document
 _OPEN_BARS: Final = 4
 _MOST_BARS: Final = 40
 _MOST_CHARTS: Final = 12
-_WIDE: Final = (760.0, 430.0)
+_WIDE: Final = (860.0, 420.0)
 _NARROW: Final = (358.0, 380.0)
 
 
@@ -52,7 +53,9 @@ class Page:
     tallies: tuple[Tally, ...]
     facts: tuple[Fact, ...]
     findings: tuple[Finding, ...]
+    folded_findings: tuple[Finding, ...]
     further_findings: tuple[Finding, ...]
+    failed_folded: int
     unmeasured: tuple[WindowRows, ...]
     changes: tuple[Change, ...]
     bars: tuple[Bar, ...]
@@ -72,14 +75,14 @@ class Page:
 
 def page(document: Document) -> Page:
     """The page of a report document."""
-    windows: Sequence[Document] = document["windows"]
+    windows: Sequence[Document] = named(document["windows"])
     found = findings(windows)
     worst = sorted(windows, key=_urgency)
     bars = [one for window in worst if (one := bar(window))]
     charts = rooflines(windows)
     changed = changes(worst)
     passed, warned, unmeasured = (by_window(windows, word) for word in ("passed", "warned", "unmeasured"))
-    not_run = tuple(not_run_rows(document))
+    not_run = tuple(not_run_rows(windows, document["not_run"]))
     sentence = outcome_sentence(document)
     left = (
         (len(changed) - MOST_CHANGES, "comparisons with the baseline"),
@@ -101,8 +104,10 @@ def page(document: Document) -> Page:
             if count
         ),
         facts=tuple(tested(document)),
-        findings=tuple(found[:MOST_FINDINGS]),
-        further_findings=tuple(found[MOST_FINDINGS:]),
+        findings=tuple(found[:MOST_OPEN]),
+        folded_findings=tuple(found[MOST_OPEN:MOST_FOLDED]),
+        further_findings=tuple(found[MOST_FOLDED:]),
+        failed_folded=sum(one.count for one in found[MOST_OPEN:]),
         unmeasured=tuple(unmeasured),
         changes=tuple(changed[:MOST_CHANGES]),
         bars=tuple(bars[:_OPEN_BARS]),

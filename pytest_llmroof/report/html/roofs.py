@@ -112,7 +112,7 @@ def _points(window: Document, gpu: Document, several: bool) -> Iterator[Point]:
             continue
         # Bytes per second times FLOPs per byte: the exact count, whatever convention MFU is printed in.
         scale = intensity["value"] * bandwidth
-        label = kind if not several else name if name == kind else f"{name}: {kind}"
+        label = kind if not several else name if len(_phases(window)) == 1 else f"{name}: {kind}"
         low, high = (end * scale if end else None for end in (used["low"], used["high"]))
         yield Point(kind, label, name, intensity["value"], used["value"] * scale, low, high)
     yield from _kernels(window, gpu, several)
