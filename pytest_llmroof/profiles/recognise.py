@@ -31,7 +31,7 @@ _EXPORTS: Final[dict[str, tuple[ProfileKind, str]]] = {
         "nsys report",
         "QdstrmImporter --input-file={name} && nsys export --type sqlite --output {export} {report}",
     ),
-    ".ncu-rep": ("ncu report", "ncu --import {name} --page raw --csv > {export}"),
+    ".ncu-rep": ("ncu report", "ncu --import {name} --csv --page raw --print-units base > {export}"),
 }
 
 
@@ -42,6 +42,8 @@ def recognise(path: Path) -> ProfileKind | None:
     head = _head(path)
     if head.startswith(_SQLITE):
         return "nsys sqlite" if _mentions(path, _NSYS_TABLE) else None
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):  # what PowerShell's `>` writes
+        head = head.decode("utf-16", errors="replace").encode("utf-8", errors="replace")
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text[:1] in (b"{", b"["):
         return "torch trace" if _TRACE.search(text) else None

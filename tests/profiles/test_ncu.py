@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from pytest_llmroof.errors import SourceError
 from pytest_llmroof.profiles.kernel_names import matches, short_name
 from pytest_llmroof.profiles.kernel_table import Launch
 from pytest_llmroof.profiles.ncu import read_ncu
+from pytest_llmroof.profiles.recognise import recognise
 
 SOL, MEMORY, LINE = "GPU Speed Of Light Throughput", "Memory Workload Analysis", "Command line profiler metrics"
 BF16 = "sm__ops_path_tensor_src_bf16_dst_fp32"
@@ -310,6 +310,7 @@ def test_other_encodings(tmp_path: Path, write: str) -> None:
     content = {"utf-16": text.encode("utf-16"), "utf-8-sig": text.encode("utf-8-sig"),
                "crlf": text.replace("\n", "\r\n").encode(), "gzip": gzip.compress(text.encode())}[write]  # fmt: skip
     path.write_bytes(content)
+    assert recognise(path) == "ncu csv"
     assert one(path).seconds == pytest.approx(10e-6)
 
 
@@ -389,7 +390,7 @@ def test_damaged_files_are_refused(tmp_path: Path, content: bytes, says: str) ->
 def test_a_report_of_the_tool_itself_is_refused_with_the_command(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="only Nsight Compute itself can open") as refused:
         read_ncu(tmp_path / "x.ncu-rep")
-    assert re.match(r"ncu --import x\.ncu-rep .*--page raw.* > x\.csv", refused.value.remedy or "")
+    assert refused.value.remedy == "ncu --import x.ncu-rep --csv --page raw --print-units base > x.csv"
 
 
 def test_neither_process_nor_host_is_kept(tmp_path: Path) -> None:

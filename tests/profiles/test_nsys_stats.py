@@ -268,7 +268,7 @@ def test_of_several_tables_in_a_file_the_one_that_tells_most_is_read(tmp_path: P
         ("old.qdrep", "nsys export --type sqlite --output old.sqlite old.qdrep"),
         ("raw.qdstrm",
          "QdstrmImporter --input-file=raw.qdstrm && nsys export --type sqlite --output raw.sqlite raw.nsys-rep"),
-        ("k.ncu-rep", "ncu --import k.ncu-rep --page raw --csv > k.csv"),
+        ("k.ncu-rep", "ncu --import k.ncu-rep --csv --page raw --print-units base > k.csv"),
     ],
 )  # fmt: skip
 def test_reports_that_only_the_tools_can_open_name_the_command_that_exports_them(
