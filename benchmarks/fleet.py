@@ -20,8 +20,9 @@ from fleets import Sample, fleet, prometheus
 from rows import Row, reported, shown_seconds
 from vllm_pages import Load
 
+from pytest_llmroof.telemetry.clusters import window_of
 from pytest_llmroof.telemetry.fleetsource import api_of
-from pytest_llmroof.telemetry.prometheus import question_of, read_prometheus
+from pytest_llmroof.telemetry.prometheus import answer_of, question_of
 
 END = 1748757600.0
 SECONDS = 300.0
@@ -46,7 +47,7 @@ def measured(url: str, namespace: str) -> tuple[int, float, float, int]:
     api = api_of({"prometheus": url, "timeout": 300.0})
     question = question_of(f'namespace="{namespace}"', duration=SECONDS, end=str(END))
     wall, cpu = time.perf_counter(), time.process_time()
-    window = read_prometheus(api, question)
+    window = window_of([answer_of(api, question)])
     return len(window.engines), time.perf_counter() - wall, time.process_time() - cpu, api.asked
 
 

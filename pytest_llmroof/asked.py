@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pytest_llmroof.errors import SourceError
@@ -28,14 +29,26 @@ def frames(spec: WindowSpec) -> bool:
 
 def within(spec: WindowSpec, block: Block) -> WindowSpec:
     """The specification, asked about a block: not a duration before some end, but from its start to its end."""
+    return _with_options(spec, {"duration": block.end - block.start, "end": repr(block.end)})
 
-    def of_block(source: TelemetrySource) -> TelemetrySource:
+
+def with_common_end(spec: WindowSpec) -> WindowSpec:
+    """The specification, where a Prometheus source that names no ``end`` has the one that another of them names."""
+    options = [source.options for source in spec.telemetry if source.kind == "prometheus"]
+    ends = [given["end"] for given in options if "end" in given]
+    return _with_options(spec, {"end": ends[0]}, given=True) if ends else spec
+
+
+def _with_options(spec: WindowSpec, options: Mapping[str, object], *, given: bool = False) -> WindowSpec:
+    """The specification with these options of its Prometheus sources; ``given``: where they have none of their own."""
+
+    def changed(source: TelemetrySource) -> TelemetrySource:
         if source.kind != "prometheus":
             return source
-        times = {"duration": block.end - block.start, "end": repr(block.end)}
-        return replace(source, options={**source.options, **times})
+        merged = {**options, **source.options} if given else {**source.options, **options}
+        return replace(source, options=merged)
 
-    return replace(spec, telemetry=tuple(map(of_block, spec.telemetry)))
+    return replace(spec, telemetry=tuple(map(changed, spec.telemetry)))
 
 
 def ask(spec: WindowSpec, block: Block | None = None) -> Window:
@@ -44,31 +57,29 @@ def ask(spec: WindowSpec, block: Block | None = None) -> Window:
     SourceError where it cannot, or where the window asks for what it cannot.
     """
     spec = within(spec, block) if block is not None else spec
-    first, *others = spec.telemetry
-    if any(source.kind != "prometheus" for source in spec.telemetry):
+    servers = [source for source in spec.telemetry if source.kind == "prometheus"]
+    others = [source.shown for source in spec.telemetry if source.kind != "prometheus"]
+    if others:
         # Its clock, its replicas and its requests would be others than those of the sources beside it.
-        names = ", ".join(source.shown for source in spec.telemetry)
         raise SourceError(
-            f"{names}: beside a Prometheus server only another one may stand, for its GPU counters",
-            "give each source a window of its own; one Thanos or Mimir in front can answer for several servers",
+            f"{', '.join(others)}: cannot stand beside a Prometheus server",
+            "give it a window of its own",
         )
     if spec.repeat > 1:
         raise SourceError(
-            f"{first.shown}: `repeat` measures live servers again; what Prometheus holds stays the same",
+            f"{servers[0].shown}: `repeat` measures live servers again; what Prometheus holds stays the same",
             "leave `repeat` out and widen `duration`, or write windows with different `end`",
         )
     # Here, so that windows of files do not pay for an HTTP client.
-    from pytest_llmroof.telemetry.fleetsource import prometheus_window, with_prometheus_gpus
+    from pytest_llmroof.telemetry.fleetsource import prometheus_window
 
     window = prometheus_window(
-        first.options,
+        *(source.options for source in servers),
         duration_seconds=spec.duration_seconds,
         warmup_seconds=spec.warmup_seconds,
         served_model_name=spec.served_model_name,
         engines=with_engines(spec.engines),
     )
-    for other in others:
-        window = with_prometheus_gpus(window, other.options)
     _refuse_few(spec, window)
     if block is None:
         return window

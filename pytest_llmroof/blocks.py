@@ -61,13 +61,15 @@ class AskedFraming:
         """Nothing runs that would have to be stopped."""
 
     def _interval(self, end: float) -> float:
-        """The scrape interval of the engine's source, the first. Asked in a thread, whose frames no traceback shows."""
+        """The longest scrape interval of the sources. Asked in a thread, whose frames no traceback shows."""
         engines = with_engines(self.spec.engines)
-        options = next(source.options for source in self.spec.telemetry if source.kind == "prometheus")
+        sources = [source.options for source in self.spec.telemetry if source.kind == "prometheus"]
         with ThreadPoolExecutor(1, "llmroof-ask") as thread:
             try:
-                return thread.submit(scrape_interval, options, end, engines).result()
+                found = [thread.submit(scrape_interval, options, end, engines).result() for options in sources]
             except LlmroofError:
                 raise
             except Exception as error:
                 raise SourceError(f"the scrape interval can't be asked for ({type(error).__name__})") from None
+        # Where there is no engine, the window's own question will say so.
+        return max((interval for interval in found if interval is not None), default=0.0)

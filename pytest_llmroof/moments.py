@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_llmroof.asked import ask
+from pytest_llmroof.asked import ask, with_common_end
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.gates.spec import TelemetrySource, WindowSpec
 from pytest_llmroof.rundir import run_folder
@@ -59,6 +59,7 @@ def _name(text: str) -> str:
 
 def with_fixed_end(config: pytest.Config, spec: WindowSpec) -> WindowSpec:
     """The specification with the moments that its Prometheus sources end at, so that it is one window in this run."""
+    spec = with_common_end(spec)
     return replace(spec, telemetry=tuple(_fixed(config, spec.id, source) for source in spec.telemetry))
 
 

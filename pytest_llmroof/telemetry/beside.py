@@ -32,7 +32,7 @@ def join_beside(
                 theirs[server] = of_kind
         whole = _whole(kind, theirs, engines, clock, since_start, said)
         if whole is not None:
-            engines = [_filled(one, kind, whole, index, len(engines)) for index, one in enumerate(engines)]
+            engines = filled(engines, kind, whole)
             used.extend(scrape for scrapes in theirs.values() for scrape in scrapes)
     return engines, used
 
@@ -63,7 +63,7 @@ def _whole(
         return None
     relative = any(scrape.relative_clock for scrapes in ours.values() for scrape in scrapes)
     same_clock = own_clock.known == clock.known and not relative
-    return _joined(parts, same_clock)
+    return as_one(parts, same_clock)
 
 
 def _of_models(scrapes: Sequence[Scrape], engines: Sequence[Engine]) -> list[Scrape]:
@@ -84,7 +84,7 @@ def _of_models(scrapes: Sequence[Scrape], engines: Sequence[Engine]) -> list[Scr
     ]
 
 
-def _joined(parts: Sequence[Engine], with_gauges: bool) -> Engine:
+def as_one(parts: Sequence[Engine], with_gauges: bool) -> Engine:
     """Several engines as one: counters and histograms added up. Gauges only of a single one on the window's clock."""
     counters: dict[str, float] = {}
     finished: dict[str, float] = {}
@@ -109,6 +109,11 @@ def _joined(parts: Sequence[Engine], with_gauges: bool) -> Engine:
     )  # fmt: skip
 
 
+def filled(engines: Sequence[Engine], kind: EngineNames, whole: Engine) -> list[Engine]:
+    """The engines with the figures of what stands beside them, in equal parts."""
+    return [_filled(one, kind, whole, index, len(engines)) for index, one in enumerate(engines)]
+
+
 def _filled(engine: Engine, kind: EngineNames, whole: Engine, index: int, engines: int) -> Engine:
     prefer = set((kind.beside or {}).get("prefer", ()))
     share = 1 / engines
@@ -122,6 +127,7 @@ def _filled(engine: Engine, kind: EngineNames, whole: Engine, index: int, engine
     gauges = {name: one for name, one in whole.gauges.items() if index == 0 and name not in engine.gauges}
     finished = {} if engine.finished or "requests_finished" in engine.counters else whole.finished
     taken = {*counters, *histograms, *gauges}
+    by_reason = {"requests_finished"} if finished else set()
     return replace(
         engine,
         counters={**engine.counters, **counters},
@@ -129,6 +135,7 @@ def _filled(engine: Engine, kind: EngineNames, whole: Engine, index: int, engine
         gauges={**engine.gauges, **gauges},
         finished=engine.finished or {reason: count * share for reason, count in finished.items()},
         names={**engine.names, **{name: text for name, text in whole.names.items() if name in taken}},
+        shared={**engine.shared, **dict.fromkeys(sorted(taken | by_reason), kind.title)},
     )
 
 

@@ -19,6 +19,14 @@ from pytest_llmroof.telemetry.snapshot import Identity, ranks_of
 
 START: Final = "process_start_time_seconds"
 SCRAPE_SECONDS: Final = "scrape_duration_seconds"
+#: Which server was asked, where there are several: a label that no scraped series can have, for its blank.
+ASKED: Final = "Prometheus server"
+
+#: Seconds by which the start of a process may differ between two servers that scrape it: by rounding.
+_SAME_PROCESS: Final = 0.01
+
+#: Labels that tell servers of one name apart.
+_GROUPS: Final = ("cluster", "namespace", ASKED)
 
 #: A server's labels: those that say where it is, and those by what way it was scraped.
 Place = tuple[tuple[str, str], ...]
@@ -28,7 +36,7 @@ Key = tuple[Place, Place]
 @cache
 def _label_roles() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     labels = load("prometheus.yaml")
-    return tuple(labels["where"]), tuple(labels["how"]), tuple(labels["names"])
+    return tuple(labels["where"]), (*labels["how"], ASKED), tuple(labels["names"])
 
 
 @cache
@@ -203,7 +211,7 @@ def servers_of(rows: Iterable[Row], engine: EngineNames) -> list[Server]:
         _add(found[pulse.key], pulse, engine)
     for key, scrapes in times.items():
         found[key].times = sorted(scrapes)
-    return _named([server for _, server in sorted(found.items()) if server.times])
+    return with_names([server for _, server in sorted(found.items()) if server.times])
 
 
 def _without_repeats(pulses: Sequence[_Pulse], labels: tuple[str, ...]) -> Iterable[_Pulse]:
@@ -239,15 +247,17 @@ def _finite(row: Row) -> Row:
     return Row(row.labels, [time for time, _ in kept], [value for _, value in kept])
 
 
-def _named(servers: list[Server]) -> list[Server]:
+def with_names(servers: list[Server]) -> list[Server]:
     """The servers, each with the shortest name that tells it from the others."""
-    _, _, names = _label_roles()
-    for label in names:
-        values = [dict(server.key[0]).get(label) for server in servers]
-        if None not in values and len(set(values)) == len(servers):
-            for server, value in zip(servers, values, strict=True):
-                server.name = str(value)
-            return servers
+    _, _, labels = _label_roles()
+    places = [dict((*server.key[0], *server.key[1])) for server in servers]
+    for first in (None, *_GROUPS):
+        for label in labels:
+            values = [(place.get(label), place.get(first or label)) for place in places]
+            if all(name and group for name, group in values) and len(set(values)) == len(servers):
+                for server, (name, group) in zip(servers, values, strict=True):
+                    server.name = f"{first} {group}, {label} {name}" if first else str(name)
+                return servers
     for server in servers:
         where, how = server.key
         siblings = [other for other in servers if other.key[0] == where]
@@ -261,32 +271,42 @@ def without_doubles(servers: Sequence[Server], said: list[str]) -> list[Server]:
     by_place: dict[Place, list[Server]] = {}
     for server in servers:
         by_place.setdefault(server.key[0], []).append(server)
-    kept, doubled = [], []
+    kept: list[Server] = []
+    doubled = 0
+    differing: set[str] = set()
     for same in by_place.values():
         same.sort(key=lambda server: -len(server.times))
         ways: list[Server] = []
         for server in same:
-            if any(_alike(server, other) for other in ways):
-                doubled.append(server)
-            else:
+            twin = next((other for other in ways if _alike(server, other)), None)
+            if twin is None:
                 ways.append(server)
+            else:
+                doubled += 1
+                differing |= {label for label, _ in set(server.key[1]) ^ set(twin.key[1])}
         kept.extend(ways)
+    order = {server.key: index for index, server in enumerate(servers)}
+    kept.sort(key=lambda server: order[server.key])
     if doubled:
-        differing = sorted({label for server in doubled for label, _ in server.key[1]})
         said.append(
-            f"{len(doubled)} of {len(servers)} servers are there twice, by another {' or '.join(differing)}: "
+            f"{doubled} of {len(servers)} servers are there twice, by another {' or '.join(sorted(differing))}: "
             "each is counted once"
         )
-        order = {server.key: index for index, server in enumerate(servers)}
-        kept = _named(sorted(kept, key=lambda server: order[server.key]))
+        kept = with_names(kept)
     return kept
 
 
 def _alike(one: Server, other: Server) -> bool:
     """Whether two are the same server: its process started at the same time, or both had done the same."""
+    models = [{identity.model_name for identity, *_ in (*server.work, *server.gauges)} for server in (one, other)]
+    if not models[0] & models[1]:
+        return False
     if one.starts and other.starts:
+        # Of one process both Prometheis have the same figure. Servers of two clusters that are named alike and were
+        # rolled out together start at nearly the same time.
+        apart = SAME_START_SECONDS if dict(one.key[1]).get(ASKED) == dict(other.key[1]).get(ASKED) else _SAME_PROCESS
         return any(
-            abs(start - began) <= SAME_START_SECONDS
+            abs(start - began) <= apart
             for start in set(one.starts.values()) for began in set(other.starts.values())
         )  # fmt: skip
     low, high = max(one.times[0], other.times[0]), min(one.times[-1], other.times[-1])

@@ -3,42 +3,76 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from pytest_llmroof.errors import ConfigError, SourceError
+from pytest_llmroof.telemetry.clusters import window_of
 from pytest_llmroof.telemetry.endpoint import Endpoint, endpoint_of
 from pytest_llmroof.telemetry.engines import EngineNames
-from pytest_llmroof.telemetry.fleetgpus import device_names, fleet_gpus
-from pytest_llmroof.telemetry.gpujoin import joined
 from pytest_llmroof.telemetry.promapi import PrometheusApi
-from pytest_llmroof.telemetry.prometheus import question_of, read_prometheus, usual_interval
-from pytest_llmroof.telemetry.promql import matchers
-from pytest_llmroof.telemetry.window import SourceInfo, Window
+from pytest_llmroof.telemetry.prometheus import Question, answer_of, question_of, usual_interval, utc
+from pytest_llmroof.telemetry.window import Window
 
 #: A question may have the server read billions of samples; Prometheus itself gives up after two minutes.
 TIMEOUT_SECONDS: Final = 60.0
 #: How far back scrapes are looked at to learn how often there is one.
 _LOOK_BACK_SECONDS: Final = 900.0
+#: Times that differ by less are the same, written with fewer digits.
+_SAME_SECONDS: Final = 0.002
 #: What people copy from a browser or a client behind the address.
 _BEHIND: Final = re.compile(r"/+(?:api/v1(?:/.*)?|graph|query|vmui|targets)?/*$")
 
 
 def prometheus_window(
     options: Mapping[str, object],
-    *,
+    *more: Mapping[str, object],
     duration_seconds: float | None,
     warmup_seconds: float = 0.0,
     served_model_name: str | None = None,
     engines: Mapping[str, EngineNames] | None = None,
 ) -> Window:
-    """The window that a source's ``options`` (the keys of its mapping) ask for.
+    """The window that sources (the keys of their mappings) ask for together, over one stretch of time.
 
     ``duration_seconds`` counts where they name none; ``warmup_seconds`` are cut from the start. SourceError.
     """
+    sources = with_common_time([options, *more])
+    now = time.time()
+    asked = [_asked(one, duration_seconds, warmup_seconds, lambda: now) for one in sources]
+    first, question = asked[0]
+    for api, other in asked[1:]:
+        if max(abs(other.start - question.start), abs(other.end - question.end)) > _SAME_SECONDS:
+            raise SourceError(
+                f"{first.endpoint.shown} is asked from {utc(question.start)} to {utc(question.end)}, "
+                f"{api.endpoint.shown} from {utc(other.start)} to {utc(other.end)}: one window has one time",
+                "write `end` and `duration` alike in all of its sources, or in one of them only",
+            )
+    _refuse_twice(asked)
+    marks = _marks([api for api, _ in asked])
+    answers = [answer_of(api, one, engines, mark=mark) for (api, one), mark in zip(asked, marks, strict=True)]
+    return window_of(answers, served_model_name)
+
+
+def with_common_time(sources: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
+    """The sources, where those that name no ``end`` or ``duration`` have what another of them names."""
+    common = {
+        key: value for key in ("end", "duration")
+        if (value := next((source[key] for source in sources if source.get(key) is not None), None)) is not None
+    }  # fmt: skip
+    return [{**common, **{key: value for key, value in source.items() if value is not None}} for source in sources]
+
+
+def _asked(
+    options: Mapping[str, object],
+    duration_seconds: float | None,
+    warmup_seconds: float,
+    now: Callable[[], float],
+) -> tuple[PrometheusApi, Question]:
+    """The server of a source, and the question to it."""
     given: Mapping[str, Any] = options
     duration = given.get("duration", duration_seconds)
     api = api_of(options)
@@ -52,51 +86,42 @@ def prometheus_window(
     try:
         question = question_of(
             str(given.get("selector", "")), duration=float(duration) - warmup_seconds,
-            end=str(given.get("end", "now")), served_model_name=served_model_name,
+            end=str(given.get("end", "now")), now=now,
         )  # fmt: skip
     except ConfigError as error:
         raise SourceError(f"{api.endpoint.shown}: selector: {error.problem}", "correct `selector`") from None
-    return read_prometheus(api, question, engines=engines)
+    return api, question
 
 
-def with_prometheus_gpus(window: Window, options: Mapping[str, object]) -> Window:
-    """The window with the GPU counters of a further source, of which only the server and the selector count.
+def _marks(apis: Sequence[PrometheusApi]) -> list[str | None]:
+    """What tells several servers apart: their addresses, and numbers where one has several tenants or selectors."""
+    if len(apis) == 1:
+        return [None]
+    shown = [api.endpoint.shown for api in apis]
+    return [
+        f"{name} (source {number})" if shown.count(name) > 1 else name for number, name in enumerate(shown, start=1)
+    ]
 
-    SourceError where it holds none.
-    """
-    api, selector = api_of(options), str(options.get("selector", ""))
-    if window.started is None or window.duration_seconds is None:
-        raise SourceError(f"{api.endpoint.shown}: the window has no clock to ask for GPU counters by")
-    end = window.started + window.duration_seconds
-    try:
-        chosen = matchers(selector)
-    except ConfigError as error:
-        raise SourceError(f"{api.endpoint.shown}: selector: {error.problem}", "correct `selector`") from None
-    with api:
-        hardware = fleet_gpus(api, chosen, window.started, end)
-    if hardware is None:
-        raise SourceError(
-            f"{api.endpoint.shown}: {{{chosen}}} matches no GPU counters of the window's time",
-            "check `selector`; the engine's own source stands first, one with DCGM's series after it",
-        )
-    parts = [hardware, *([window.hardware] if window.hardware is not None else [])]
-    names = dict.fromkeys([*window.device_names, *device_names(hardware)])
-    said = [note for note in api.said if note not in window.notes]
-    return replace(
-        window,
-        hardware=joined(parts),
-        device_names=tuple(names),
-        sources=tuple(dict.fromkeys((*window.sources, SourceInfo("prometheus", api.endpoint.shown)))),
-        notes=(*window.notes, *said),
-    )
+
+def _refuse_twice(asked: Sequence[tuple[PrometheusApi, Question]]) -> None:
+    """SourceError where one server is asked the same twice: that is a slip, and all would count twice."""
+    seen: set[tuple[object, ...]] = set()
+    for api, question in asked:
+        headers = tuple(sorted(api.endpoint.headers.items()))
+        key = (api.endpoint.url, api.parameters, headers, api.endpoint.token_file, question.selector)
+        if key in seen:
+            raise SourceError(
+                f"{api.endpoint.shown} stands twice with the same selector", "leave one of them out, or correct it"
+            )
+        seen.add(key)
 
 
 def scrape_interval(
     options: Mapping[str, object], end: float, engines: Mapping[str, EngineNames] | None = None
-) -> float:
+) -> float | None:
     """How far two scrapes of a source's servers lie apart, in seconds, by the quarter of an hour before ``end``.
 
-    0 where none was scraped twice. SourceError where there are no such servers.
+    0 where none was scraped twice, None where there are no such servers. SourceError where it does not answer.
     """
     api = api_of(options)
     try:

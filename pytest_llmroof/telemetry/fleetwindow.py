@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -29,7 +29,7 @@ class Read:
     """What a server answered: the fleet's ``servers`` by their pulse, and the ``grid`` of everything they expose.
 
     ``interval`` is the usual time between two scrapes. ``step`` is how far the times of the pulse lie apart where it
-    is not raw (0: it is). ``devices`` are names of GPUs.
+    is not raw (0: it is).
     """
 
     location: str
@@ -38,7 +38,6 @@ class Read:
     grid: Sequence[Row]
     interval: float
     step: float
-    devices: Sequence[str] = ()
 
     @cached_property
     def declared(self) -> Mapping[str, str]:
@@ -69,8 +68,13 @@ class _Counted:
     engines: list[Engine] = field(default_factory=list)
 
 
-def fleet_window(read: Read, served_model_name: str | None, said: list[str]) -> Window:
-    """The window. SourceError where no server was there for two scrapes, or several models were served."""
+def fleet_window(
+    read: Read, served_model_name: str | None, said: list[str], *, models: Collection[str] | None = None
+) -> Window:
+    """The window. SourceError where no server was there for two scrapes, or several models were served.
+
+    ``models``, in lower case, are those of the engines that these stand beside: all of theirs are kept, none chosen.
+    """
     rows: dict[Key, list[Row]] = {}
     for row in read.grid:
         if row.times:
@@ -83,7 +87,10 @@ def fleet_window(read: Read, served_model_name: str | None, said: list[str]) -> 
     if not counted:
         reasons = "; ".join(said) or "no server was scraped twice"
         raise SourceError(f"{read.location}: {reasons}", "widen `duration`, or choose another `end`")
-    _of_model(read, counted, served_model_name)
+    if models is None:
+        _of_model(read, counted, served_model_name)
+    else:
+        _of_models(read, counted, models)
     said[:0] = _presence(read, counted)
     return _window(read, counted, said)
 
@@ -116,7 +123,6 @@ def _window(read: Read, counted: Sequence[_Counted], said: Sequence[str]) -> Win
         samples=max(len(each.server.times) for each in counted),
         progress=_progress(counted, times),
         conventions=engine.conventions,
-        device_names=tuple(read.devices),
         notes=tuple(dict.fromkeys(notes)),
         title=engine.title,
         cannot=engine.cannot,
@@ -196,6 +202,7 @@ def _counted(read: Read, server: Server, rows: Sequence[Row], said: list[str]) -
                 facts=snapshot.facts,
                 unusable=moved.unusable,
                 seen=(first, last),
+                place=dict((*server.key[0], *server.key[1])),
                 progress=_own_progress(server, first, last),
             )
         )
@@ -297,6 +304,18 @@ def _of_model(read: Read, counted: list[_Counted], served_model_name: str | None
     for each in counted:
         each.engines = [engine for engine in each.engines if engine.model_name == chosen]
     counted[:] = [each for each in counted if each.engines]
+
+
+def _of_models(read: Read, counted: list[_Counted], models: Collection[str]) -> None:
+    """Keep what is of these models, some of which are written in lower case only. SourceError where nothing is."""
+    for each in counted:
+        each.engines = [
+            engine for engine in each.engines
+            if not models or engine.model_name is None or engine.model_name.casefold() in models
+        ]  # fmt: skip
+    counted[:] = [each for each in counted if each.engines]
+    if not counted:
+        raise SourceError(f"it has no series of {', '.join(sorted(models))}")
 
 
 def _presence(read: Read, counted: Sequence[_Counted]) -> list[str]:

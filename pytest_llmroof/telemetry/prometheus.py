@@ -1,6 +1,6 @@
-"""A window of a whole fleet from a Prometheus-compatible server, by a number of queries that does not grow with it.
+"""What a Prometheus-compatible server knows of a whole fleet, by a number of queries that does not grow with it.
 
-1. Which metrics are there: the index alone answers.
+1. Which metrics are there: the index alone answers. Then, of the engine and of each kind that stands beside engines:
 2. How often each server was scraped: a count of one counter's samples.
 3. The pulse: gauges and the counters of work, every raw sample of the window. It tells when each server was scraped,
    came, left and restarted.
@@ -10,6 +10,7 @@
 5. The counters of GPUs, where their exporter's series match as well (telemetry/fleetgpus.py).
 
 Where the pulse would be too many samples it is read at steps, too: then times are known to one scrape interval.
+telemetry/clusters.py makes a window of it.
 """
 
 from __future__ import annotations
@@ -23,21 +24,20 @@ from typing import Final
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.engines import EngineNames, known_engines
 from pytest_llmroof.telemetry.fleet import (
+    ASKED,
     SCRAPE_SECONDS,
     START,
     beats,
     interval_of,
     is_work,
     servers_of,
-    without_doubles,
 )  # fmt: skip
-from pytest_llmroof.telemetry.fleetgpus import device_names, fleet_gpus
-from pytest_llmroof.telemetry.fleetwindow import Read, fleet_window
-from pytest_llmroof.telemetry.garbage import without_collections
+from pytest_llmroof.telemetry.fleetgpus import fleet_gpus
+from pytest_llmroof.telemetry.fleetwindow import Read
 from pytest_llmroof.telemetry.hardware import Hardware
+from pytest_llmroof.telemetry.kinds import Kind, kinds_of
 from pytest_llmroof.telemetry.promapi import PrometheusApi, Row, TooMany
 from pytest_llmroof.telemetry.promql import matchers, milliseconds, named, prefixed
-from pytest_llmroof.telemetry.window import Window
 from pytest_llmroof.units import parse_quantity
 
 #: How many samples a query may answer before fewer of them are asked for: some hundred megabytes of JSON at most.
@@ -61,7 +61,6 @@ class Question:
     selector: str
     start: float
     end: float
-    served_model_name: str | None = None
 
     @property
     def duration(self) -> float:
@@ -86,57 +85,85 @@ def end_of(text: str, now: Callable[[], float] = time.time) -> float:
         return datetime.fromisoformat(text).timestamp()
 
 
-def read_prometheus(
-    api: PrometheusApi, question: Question, *, engines: Mapping[str, EngineNames] | None = None
-) -> Window:
-    """The window that a server's series tell. SourceError where they tell none, with the numbers and what to do."""
+@dataclass(frozen=True)
+class Answer:
+    """What one server knows: its series of each kind, the engine's first, and the GPUs' counters.
+
+    ``left_out`` says what could not be read of that which stands beside the engine, or with it.
+    """
+
+    location: str
+    reads: tuple[Read, ...]
+    hardware: Hardware | None
+    left_out: tuple[str, ...]
+    said: tuple[str, ...]
+
+
+def answer_of(
+    api: PrometheusApi,
+    question: Question,
+    engines: Mapping[str, EngineNames] | None = None,
+    *,
+    mark: str | None = None,
+) -> Answer:
+    """What a server answers. SourceError where it knows neither engine nor GPU of that time, and what to do.
+
+    Where others are asked as well, a label of its series tells them apart: ``mark``, which messages name, too.
+    """
+    engines = engines or known_engines()
     with api:
-        engine, names = _engine_and_names(api, question, engines or known_engines())
-        counts = _scrapes(api, question, engine, names)
-        _refuse_a_short_window(api, question, engine, names, counts)
-        pulse, step = _pulse(api, question, engine, names, counts)
-        said: list[str] = []
-        servers = without_doubles(servers_of(pulse, engine), said)
-        interval = _spacing(question, counts) if step else interval_of(servers)
-        if question.duration < 2 * interval:
-            raise _too_short(api, question, interval)
-        for server in servers:
-            server.refuse_two_servers()
-        grid = _grid(api, question, names, interval, len(servers), known=not step)
-        with without_collections():
-            hardware = _gpus(api, question)
-            read = Read(api.endpoint.shown, engine, servers, grid, interval, step, device_names(hardware))
-            window = fleet_window(read, question.served_model_name, [*said, *api.said])
-            return replace(window, hardware=hardware)
+        kinds, left_out = _kinds(api, question, engines)
+        if not kinds:
+            hardware = fleet_gpus(api, question.selector, question.start, question.end)
+            if hardware is None:
+                raise _no_engine(api, question, engines)
+            return Answer(api.endpoint.shown, (), hardware, (), tuple(api.said))
+        reads = [_read(api, question, kinds[0], mark)]
+        for kind in kinds[1:]:
+            try:
+                reads.append(_read(api, question, kind, mark))
+            except SourceError as error:
+                left_out.append(f"{kind.engine.title} is left out: {error.reason}")
+        return Answer(api.endpoint.shown, tuple(reads), _gpus(api, question), tuple(left_out), tuple(api.said))
+
+
+def _read(api: PrometheusApi, question: Question, kind: Kind, mark: str | None) -> Read:
+    """All series of one kind. SourceError where they make no window."""
+    engine, names = kind.engine, kind.names
+    counts = _scrapes(api, question, engine, names)
+    _refuse_a_short_window(api, question, engine, names, counts)
+    pulse, step = _pulse(api, question, engine, names, counts)
+    servers = servers_of(_marked(pulse, mark), engine)
+    interval = _spacing(question, counts) if step else interval_of(servers)
+    if question.duration < 2 * interval:
+        raise _too_short(api, question, interval)
+    grid = _grid(api, question, names, interval, len(servers), known=not step)
+    return Read(mark or api.endpoint.shown, engine, servers, _marked(grid, mark), interval, step)
+
+
+def _marked(rows: Sequence[Row], mark: str | None) -> Sequence[Row]:
+    return rows if mark is None else [replace(row, labels={**row.labels, ASKED: mark}) for row in rows]
 
 
 def usual_interval(
     api: PrometheusApi, question: Question, *, engines: Mapping[str, EngineNames] | None = None
-) -> float:
-    """The usual pause between two scrapes, in seconds; 0 where there are no two."""
+) -> float | None:
+    """The usual pause between two scrapes, in seconds; 0 where there are no two, None where there is no engine."""
     with api:
-        engine, names = _engine_and_names(api, question, engines or known_engines())
-        selector = named([_probe(engine, names)], question.selector)
-        return interval_of(servers_of(api.instant(f"{selector}[{question.range}]", question.end), engine))
+        kinds, _ = _kinds(api, question, engines or known_engines())
+        if not kinds:
+            return None
+        selector = named([_probe(kinds[0].engine, kinds[0].names)], question.selector)
+        return interval_of(servers_of(api.instant(f"{selector}[{question.range}]", question.end), kinds[0].engine))
 
 
-def _engine_and_names(
+def _kinds(
     api: PrometheusApi, question: Question, engines: Mapping[str, EngineNames]
-) -> tuple[EngineNames, list[str]]:
-    """The engine that most of the names are of, and its names under the prefix that most of them have."""
+) -> tuple[list[Kind], list[str]]:
+    """The engine that a server's series are of, what stands beside it, and what is not read."""
     prefixes = [prefix for engine in engines.values() for prefix in engine.prefixes]
     there = api.names(prefixed(prefixes, question.selector), question.start, question.end)
-    best: tuple[bool, int, EngineNames, list[str]] | None = None
-    for engine in engines.values():
-        for prefix in engine.prefixes:
-            names = [name for name in there if name.startswith(prefix) and name in engine.targets]
-            names = [name for name in names if not name.endswith("_created")]
-            rank = (not engine.beside, len(names))
-            if names and (best is None or rank > best[:2]):
-                best = (*rank, engine, names)
-    if best is not None:
-        return best[2], best[3]
-    raise _no_engine(api, question, engines)
+    return kinds_of(there, engines, f"{api.endpoint.shown}: {{{question.selector}}}")
 
 
 def _no_engine(api: PrometheusApi, question: Question, engines: Mapping[str, EngineNames]) -> SourceError:
@@ -276,8 +303,14 @@ def utc(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def question_of(selector: str, *, duration: float, end: str, served_model_name: str | None = None) -> Question:
+def question_of(
+    selector: str,
+    *,
+    duration: float,
+    end: str,
+    now: Callable[[], float] = time.time,
+) -> Question:
     """The question for a selector as it was written. ConfigError where that is none."""
-    until = end_of(end)
-    return Question(matchers(selector), until - duration, until, served_model_name)
+    until = end_of(end, now)
+    return Question(matchers(selector), until - duration, until)
 

@@ -99,6 +99,10 @@ class Engine:
     """``Window.progress`` of this engine alone, where it is known."""
     unusable: Mapping[str, str] = field(default_factory=dict)
     """Quantities that it exposes, but of which no increase could be taken, each with the reason."""
+    place: Mapping[str, str] = field(default_factory=dict)
+    """Labels that say where it was scraped (pod, node, instance, namespace), where a Prometheus tells them."""
+    shared: Mapping[str, str] = field(default_factory=dict)
+    """Quantities that are an equal part of what stands beside all engines, each with whose they are."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +183,12 @@ class Window:
         return next((engine.names[quantity] for engine in self.engines if quantity in engine.names), None)
 
     def only(self, engine: Engine) -> Window:
-        """The same window seen from one engine: over the time in which it was there."""
+        """The same window seen from one engine: over the time in which it was there.
+
+        What was told of several engines together says nothing of this one.
+        """
+        if engine.shared and len(self.engines) > 1:
+            engine = _own(engine)
         if engine.seen is None:
             return replace(self, engines=(engine,), progress=engine.progress or self.progress)
         first, last = engine.seen
@@ -198,6 +207,21 @@ class Window:
         spans = [engine.seen for engine in self.engines if engine.seen is not None]
         others = len(self.engines) - len(spans)
         return others + max((sum(one <= first < end for one, end in spans) for first, _ in spans), default=0)
+
+
+def _own(engine: Engine) -> Engine:
+    """The engine without what is told of all engines together."""
+    shared = engine.shared
+    reasons = {name: f"{whose} tells it of all engines together, not of each" for name, whose in shared.items()}
+    return replace(
+        engine,
+        counters={name: value for name, value in engine.counters.items() if name not in shared},
+        histograms={name: value for name, value in engine.histograms.items() if name not in shared},
+        gauges={name: value for name, value in engine.gauges.items() if name not in shared},
+        finished={} if "requests_finished" in shared else engine.finished,
+        unusable={**engine.unusable, **reasons},
+        shared={},
+    )
 
 
 def merged(histograms: list[Histogram]) -> Histogram | None:

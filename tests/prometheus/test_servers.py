@@ -15,7 +15,7 @@ from vllm_pages import Load
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry import fleetgpus
 from pytest_llmroof.telemetry import prometheus as reader
-from pytest_llmroof.telemetry.fleetsource import prometheus_window, with_prometheus_gpus
+from pytest_llmroof.telemetry.fleetsource import prometheus_window
 from pytest_llmroof.telemetry.window import Window
 
 #: 2025-06-01T06:00:00Z: a window of ten minutes ends here, scraped every 30 s.
@@ -261,15 +261,18 @@ def test_gpus_in_the_same_selector(url: str) -> None:
 
 
 def test_gpus_of_a_source_of_their_own(url: str) -> None:
-    window = read(url, "steady")
-    assert window.hardware is None
+    assert read(url, "steady").hardware is None
+    engines = {"prometheus": url, "selector": 'namespace="steady"', "duration": SECONDS, "end": str(END)}
     source = {"prometheus": url, "selector": 'namespace="amd"'}
-    with_gpus = with_prometheus_gpus(window, source)
+    with_gpus = prometheus_window(engines, source, duration_seconds=None)
+    assert len(with_gpus.engines) == 3
     assert with_gpus.hardware is not None
     assert with_gpus.hardware.kinds == ("amd",)
     assert set(with_gpus.hardware.gpus[0].series["utilization"].values) == {0.97}
-    with pytest.raises(SourceError, match="matches no GPU counters of the window's time"):
-        with_prometheus_gpus(window, {"prometheus": url, "selector": 'namespace="bystanders"'})
+    # In whatever order they stand.
+    assert prometheus_window(source, engines, duration_seconds=None).hardware == with_gpus.hardware
+    with pytest.raises(SourceError, match="matches 1 series, but none of a serving engine"):
+        prometheus_window(engines, {**source, "selector": 'namespace="bystanders"'}, duration_seconds=None)
 
 
 def test_many_gpus_are_read_at_fewer_times(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
