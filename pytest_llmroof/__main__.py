@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pytest_llmroof import __version__, recorder
-from pytest_llmroof.report import init_verb
+from pytest_llmroof.report import init_verb, render_verb
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class Verb:
 VERBS: Final[dict[str, Verb]] = {
     "record": Verb("scrape metrics while a load runs, for gates to judge", recorder.add_arguments, recorder.run),
     "init": Verb("write a gate file that reports support, or a first one", init_verb.add_arguments, init_verb.run),
+    "render": Verb("make other reports from a JSON report", render_verb.add_arguments, render_verb.run),
 }
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.report.document import SCHEMA
 from pytest_llmroof.report.files import write_whole
-from pytest_llmroof.report.wire import Document
+from pytest_llmroof.report.wire import Document, to_wire
 
 #: Far above any report (10 000 gates make some 20 MB); what is larger is not one.
 LARGEST_BYTES: Final = 256 * 1024 * 1024
+#: Of a whole number: no count of anything has more.
+_MOST_DIGITS: Final = 30
 
 
 def write(path: Path, document: Document) -> None:
@@ -35,15 +38,41 @@ def load(path: Path, shown: str | None = None) -> Document:
     return _checked(_parsed(text, name), name)
 
 
+def load_whole(path: Path, shown: str | None = None) -> Document:
+    """A report that follows its schema in every part, so that all of it can be rendered. SourceError otherwise."""
+    from pytest_llmroof.report.schema import problem_of
+
+    document = load(path, shown)
+    problem = problem_of(document)
+    if problem is not None:
+        raise SourceError(f"{shown or path.name}: a damaged report: {problem}")
+    # What others wrote may hold characters that no report of ours does.
+    whole: Document = to_wire(document)
+    return whole
+
+
 def _parsed(text: str, name: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_no_constant, parse_float=_finite, parse_int=_of_ordinary_length)
     except (ValueError, RecursionError) as error:
         raise SourceError(f"{name}: not a report: {error}") from None
 
 
 def _no_constant(constant: str) -> float:
     raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text} is too large a number")
+    return number
+
+
+def _of_ordinary_length(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"a number of {len(text)} digits")
+    return int(text)
 
 
 def _checked(content: Any, name: str) -> Document:

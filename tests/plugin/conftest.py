@@ -10,6 +10,7 @@ from typing import Any
 # Runs inside this process forget what they import: what is slow or cannot be imported twice is imported before.
 import jsonschema  # noqa: F401
 import pytest
+from reportschema import valid
 
 import pytest_llmroof.account
 import pytest_llmroof.command_line
@@ -56,9 +57,7 @@ class Project:
     def report(self, *options: str) -> dict[str, Any]:
         """Run, and read the report."""
         self.run("--llmroof-report=report.json", *options)
-        document = json.loads((self.path / "report.json").read_text())
-        assert isinstance(document, dict)
-        return document
+        return valid(json.loads((self.path / "report.json").read_text()))
 
 
 def verdicts(document: dict[str, Any]) -> dict[str, str]:

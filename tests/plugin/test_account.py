@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from reportschema import valid
 
 PASSES, FAILS = "decode.mbu >= 30%", "decode.mbu >= 75%"
 NO_DATA = "hfu >= 50%"
@@ -28,7 +29,7 @@ def outcome(project: Any, *options: str) -> tuple[int, dict[str, Any]]:
     pytester = project.pytester
     run = pytester.runpytest_subprocess if any(option[:4] in ("-n1", "-n2", "--di") for option in options) else None
     result = (run or pytester.runpytest_inprocess)(*strict, *options)
-    return int(result.ret), json.loads((project.path / "report.json").read_text())
+    return int(result.ret), valid(json.loads((project.path / "report.json").read_text()))
 
 
 def test_deselected_default_gates_stand_in_their_window(project: Any) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reportschema import valid
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def gate(pytester: pytest.Pytester) -> Runner:
         report = pytester.path / "report.json"
         report.unlink(missing_ok=True)
         result = pytester.runpytest_subprocess(*options, "--llmroof-report=report.json", "-p", "no:cacheprovider")
-        document = json.loads(report.read_text(encoding="utf-8")) if report.exists() else None
+        document = valid(json.loads(report.read_text(encoding="utf-8"))) if report.exists() else None
         return Run(int(result.ret), result.stdout.str() + result.stderr.str(), document)
 
     return run
