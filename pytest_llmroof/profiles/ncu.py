@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -245,7 +245,11 @@ def _capability(raw: RawLaunch) -> float | None:
     return float(text) if re.fullmatch(r"\d{1,2}\.\d{1,2}", text) else None
 
 
+@lru_cache(maxsize=4096)
 def _cleaned(text: str, longest: int) -> str:
     """One line that prints, cut where it is too long."""
-    text = " ".join("".join(c if c.isprintable() or c.isspace() else "\ufffd" for c in text[: longest * 4]).split())
+    text = text[: longest * 4]
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() or c.isspace() else "\ufffd" for c in text)
+    text = " ".join(text.split())
     return text if len(text) <= longest else text[: longest - 3].rstrip() + "..."

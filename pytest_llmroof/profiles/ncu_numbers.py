@@ -50,6 +50,14 @@ def decimal_sign(text: str) -> Sign | None:
     return read.sign if read else None
 
 
+def sign_of_whole(text: str) -> Sign | None:
+    """The decimal sign that a whole number proves by another one that separates its thousands (``13,485``)."""
+    read = _read(text)
+    if read is None or not read.ambiguous:
+        return None
+    return "." if "," in read.digits else ","
+
+
 def is_number(text: str) -> bool:
     """Whether a text has the shape of a number in some country."""
     return _read(text) is not None

@@ -14,13 +14,15 @@ from typing import Final
 
 from pytest_llmroof.data import load
 from pytest_llmroof.errors import SourceError
-from pytest_llmroof.profiles.ncu_numbers import Sign, decimal_sign
+from pytest_llmroof.profiles.ncu_numbers import Sign, decimal_sign, sign_of_whole
 from pytest_llmroof.profiles.packed import Packed
 
 #: ``name [unit]`` or ``name (unit)``: heads of columns where the units have no row of their own.
 _HEAD_UNIT: Final = re.compile(r"(\w+__[\w.]+) [\[(]([^\])]*)[\])]")
 _TOOLS: Final = ("==", "ncu ", "Profiling ")
 _LONGEST_HEAD: Final = 1 << 20
+#: Units in which sums are whole numbers: a separator in them is one of thousands.
+_WHOLE: Final = ("ns", "nsecond", "byte", "inst", "cycle", "sector", "block", "thread", "request", "warp")
 _MOST_RULES: Final = 64
 _LONG: Final = ("Kernel Name", "Metric Name", "Metric Unit", "Metric Value")
 #: What tells launches apart, beside their number and name.
@@ -134,6 +136,7 @@ class _Reader:
         self._least = max(self._columns[one] for one in _LONG) + 1 if self._long_table else len(head)
         self._units = [""] * len(head)
         self._metrics = [] if self._long_table else self._wide_metrics()
+        self._kept = [one for one in self._metrics if one[3]]
         self._launches: dict[tuple[str, ...], RawLaunch] = {}
         self._signs: dict[Sign, int] = {}
         self._foreign = 0
@@ -212,16 +215,18 @@ class _Reader:
             kept = self.wanted(section, metric)
             if kept:
                 launch.put(section, metric, cell)
-            self._prove(cell.text, line, kept)
+            if kept or not self._signs:
+                self._prove(metric, cell)
         rule = columns.get("Rule Name")
         if rule is not None and len(row) > rule + 2 and row[rule] and len(launch.rules) < _MOST_RULES:
             launch.rules.append((row[rule], row[rule + 1], row[rule + 2]))
 
     def _wide(self, line: int, row: list[str], launch: RawLaunch) -> None:
-        for index, metric, unit, kept in self._metrics:
+        for index, metric, unit, kept in self._kept if self._signs else self._metrics:
+            cell = Cell(row[index], self._units[index] if unit is None else unit, line)
             if kept:
-                launch.put("", metric, Cell(row[index], self._units[index] if unit is None else unit, line))
-            self._prove(row[index], line, kept)
+                launch.put("", metric, cell)
+            self._prove(metric, cell)
 
     def _wide_metrics(self) -> list[tuple[int, str, str | None, bool]]:
         """Column, name, unit where the head tells it, and whether it is kept; others only show the decimal sign."""
@@ -233,9 +238,13 @@ class _Reader:
                 found.append((index, name, unit, self.wanted("", name)))
         return found
 
-    def _prove(self, text: str, line: int, kept: bool) -> None:
-        if (kept or not self._signs) and (sign := decimal_sign(text)) is not None:
-            self._signs.setdefault(sign, line)
+    def _prove(self, metric: str, cell: Cell) -> None:
+        """Note the decimal sign that a value proves."""
+        sign = decimal_sign(cell.text)
+        if sign is None and cell.unit in _WHOLE and metric.endswith((".sum", "Duration")):
+            sign = sign_of_whole(cell.text)
+        if sign is not None:
+            self._signs.setdefault(sign, cell.line)
 
 
 def _is_launch(row: Sequence[str]) -> bool:

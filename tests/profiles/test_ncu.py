@@ -243,9 +243,8 @@ def test_a_european_table(tmp_path: Path) -> None:
 
 
 def test_a_table_whose_numbers_may_mean_two_things_is_refused(tmp_path: Path) -> None:
-    path = long(
-        tmp_path / "k.csv", [("k", {(SOL, "Duration"): ("ns", "13,485"), (MEMORY, "L2 Hit Rate"): ("%", "50")})]
-    )
+    values = {(SOL, "Duration"): ("us", "13,485"), (MEMORY, "L2 Hit Rate"): ("%", "50")}
+    path = long(tmp_path / "k.csv", [("k", values)])
     with pytest.raises(SourceError, match=r"k\.csv:2: Duration is '13,485', and nothing in the file tells"):
         read_ncu(path)
     both = long(
@@ -470,3 +469,10 @@ def test_scaled_units_and_what_is_not_available(shared_data: Path) -> None:
     found = [one.dram_bytes.value / (one.seconds or 1) / 1e9 if one.dram_bytes else None for one in table.launches]
     assert found == [pytest.approx(rate) if rate is not None else None for rate in expected]
     assert all(one.dram_bytes is None or one.dram_bytes.high == float("inf") for one in table.launches)
+
+
+@pytest.mark.parametrize(("written", "read"), [("6,752", "1,500"), ("6.752", "1.500")])
+def test_sums_in_base_units_are_whole(tmp_path: Path, written: str, read: str) -> None:
+    values = {(LINE, "gpu__time_duration.sum"): ("ns", written), (LINE, "dram__bytes_read.sum"): ("byte", read)}
+    launch = one(long(tmp_path / "k.csv", [("k", values)]))
+    assert (launch.seconds, launch.dram_read_bytes) == pytest.approx((6.752e-6, 1500))
