@@ -30,6 +30,8 @@ from pytest_llmroof.gates.gate import Gate
 from pytest_llmroof.gates.judge import hangs_on_baseline, judge
 from pytest_llmroof.gates.spec import WindowSpec
 from pytest_llmroof.gates.verdict import Verdict
+from pytest_llmroof.profiles.finding import find_profiles
+from pytest_llmroof.profiles.profile import Profile, ProfileFile
 from pytest_llmroof.repeats import Medians, with_notes
 from pytest_llmroof.report.wire import Document
 from pytest_llmroof.resolve import resolve, with_telemetry
@@ -41,6 +43,8 @@ from pytest_llmroof.telemetry.window import Engine, SourceInfo, Window
 
 #: What messages call a recording that is only kept while pytest runs.
 UNNAMED: Final = "live"
+#: The kind of a window that nothing but profiles tells of.
+PROFILED: Final = "profile"
 FAMILIES: Final[tuple[Family, ...]] = ("decode", "prefill", "ttft", "window", "none")
 #: Judges a gate on what was measured, with everything else known already.
 JudgeOn = Callable[[Gate, Outcome], Verdict]
@@ -66,7 +70,8 @@ def assess(
     """
     try:
         deployment = resolve(spec)
-        windows = [measure_window(window, deployment, spec) for window in read(spec, taken)]
+        profile = read_profiles(spec)
+        windows = [measure_window(window, deployment, spec, profile) for window in read(spec, taken)]
     except ConfigError as error:
         return _unmeasured(spec, Deployment(), str(error), None)
     except SourceError as error:
@@ -89,9 +94,27 @@ def phase_of(spec: WindowSpec) -> Phase:
     """The phase that the traffic of files shows. Decode where they tell none: its gates then have no data."""
     try:
         window = read(spec)[0]
+        if window.kind == PROFILED:
+            return "decode"
         return gather(window, with_telemetry(resolve(spec), window, spec), spec.phase).phase
     except SourceError:
         return "decode"
+
+
+def profile_files(spec: WindowSpec) -> tuple[ProfileFile, ...]:
+    """The files among the window's telemetry, and in its recordings, that a profiler wrote."""
+    return find_profiles([(source.path, source.shown) for source in spec.telemetry if source.path is not None])
+
+
+def read_profiles(spec: WindowSpec) -> Profile | None:
+    """What the window's profiles tell; None without any. One that cannot be read is in there, with the reason."""
+    files = profile_files(spec)
+    if not files:
+        return None
+    # Here, so that windows without a profile do not pay for NumPy.
+    from pytest_llmroof.profiles.reading import read_profile
+
+    return read_profile(files)
 
 
 def read(spec: WindowSpec, taken: Taken | None = None) -> list[Window]:
@@ -120,21 +143,29 @@ def read(spec: WindowSpec, taken: Taken | None = None) -> list[Window]:
 
 def _read_files(spec: WindowSpec, paths: Sequence[tuple[Path, str]]) -> Window:
     """Files; a duration that was given for live windows counts only where they carry no clock."""
+    profiles = frozenset(file.path for file in profile_files(spec))
     read_lasting = partial(
-        read_window, paths, served_model_name=spec.served_model_name, engines=with_engines(spec.engines)
+        read_window,
+        paths,
+        served_model_name=spec.served_model_name,
+        engines=with_engines(spec.engines),
+        elsewhere=profiles,
     )
     if spec.duration_fallback:
         window = read_lasting()
         if window.duration_seconds is not None:
             return window
-    return read_lasting(duration_seconds=spec.duration_seconds)
+    window = read_lasting(duration_seconds=spec.duration_seconds)
+    return replace(window, kind=PROFILED, title="a profile") if not window.kind else window
 
 
 def _read_recording(spec: WindowSpec, paths: Sequence[tuple[Path, str]], which: str) -> Window:
     """A recording that was made for this window (the first of the paths), with the files that belong to it."""
     try:
-        engines = with_engines(spec.engines)
-        window = read_window(paths, served_model_name=spec.served_model_name, engines=engines)
+        engines, profiles = with_engines(spec.engines), frozenset(file.path for file in profile_files(spec))
+        window = read_window(
+            paths, served_model_name=spec.served_model_name, engines=engines, elsewhere=profiles
+        )  # fmt: skip
     except SourceError as error:
         raise SourceError(error.reason if spec.repeat == 1 else which + error.reason, error.remedy) from None
     if paths[0][1] != UNNAMED:
@@ -147,11 +178,25 @@ def _read_recording(spec: WindowSpec, paths: Sequence[tuple[Path, str]], which: 
     return replace(window, sources=tuple(dict.fromkeys(infos)))
 
 
-def measure_window(window: Window, deployment: Deployment, spec: WindowSpec) -> Measured:
-    """Measure, attribute and diagnose a window that was read."""
-    facts = gather(window, with_telemetry(deployment, window, spec), spec.phase)
+def measure_window(
+    window: Window, deployment: Deployment, spec: WindowSpec, profile: Profile | None = None
+) -> Measured:  # fmt: skip
+    """Measure, attribute and diagnose a window that was read, with what profiles of it tell."""
+    if profile is not None:
+        window = _profiled(window, profile)
+    facts = gather(window, with_telemetry(deployment, window, spec), spec.phase, profile)
     outcomes = measure(facts)
     return Measured(facts, outcomes, _reasons(facts, outcomes, _tpot_limit(spec.gates, facts)))
+
+
+def _profiled(window: Window, profile: Profile) -> Window:
+    """The window with its profiles among what was read, and what was not."""
+    return replace(
+        window,
+        sources=(*window.sources, *(SourceInfo(kind, location) for kind, location in profile.sources)),
+        unread=(*window.unread, *(refused.line for refused in profile.refused)),
+        device_names=tuple(dict.fromkeys((*window.device_names, *profile.device_names))),
+    )
 
 
 def _reasons(facts: WindowFacts, outcomes: Outcomes, tpot_limit_seconds: float | None) -> Reasons:

@@ -7,7 +7,7 @@ idle time. What engine telemetry alone cannot tell apart stays "not attributed".
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Literal
 
 from pytest_llmroof.analysis.attribution import Attribution, Cause
 from pytest_llmroof.analysis.communication import CommunicationEstimate, communicates, estimate, mean_estimate
@@ -32,8 +32,23 @@ def attribute(facts: WindowFacts, outcomes: Outcomes, observed: Observed | None 
     if any(isinstance(outcomes.get(name), Impossible) for name in measured):
         return None
     if facts.phase == "prefill":
-        return attribute_prefill(facts, observed)
-    return attribute_decode(facts, observed)
+        return attribute_prefill(facts, observed) or _attribute_profile(facts, observed)
+    return attribute_decode(facts, observed) or _attribute_profile(facts, observed)
+
+
+def _attribute_profile(facts: WindowFacts, observed: Observed | None) -> Attribution | None:
+    """The profile's own step, where nothing else tells of one: what was lost of it, and work whose floor is not known.
+
+    A step that something else measured, and that could not be split, stays so.
+    """
+    if observed is None or observed.by != "profile" or not observed.step_seconds:
+        return None
+    if facts.decode is not None or facts.prefill is not None:
+        return None
+    total = observed.step_seconds
+    work = Part("not attributed", 0.0, False, "the GPU's own work, whose floor nothing here tells")
+    of: Literal["decode step", "prefill"] = "prefill" if facts.phase == "prefill" else "decode step"
+    return Attribution(of, total, fitted(total, observed_parts(total, 0.0, observed), work))
 
 
 def attribute_decode(facts: WindowFacts, observed: Observed | None = None) -> Attribution | None:

@@ -16,6 +16,7 @@ from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.fitting import parallelism_that_fits, precision_that_fits, product_that_fits
 from pytest_llmroof.analysis.floors import decode_costs
 from pytest_llmroof.analysis.measurement import NoData
+from pytest_llmroof.analysis.profile_checks import more_ranks, overfull
 from pytest_llmroof.analysis.sources import clock_error, fits_cache, roofs
 from pytest_llmroof.analysis.thresholds import threshold
 from pytest_llmroof.analysis.tokens import observations
@@ -47,9 +48,13 @@ class Contradiction:
     implied: float | None = None
     per_gpu: bool = False
     counts: tuple[str, ...] = ()
+    only: str = ""
+    """The beginning of the metrics that alone are wrong."""
 
     def spoils(self, metric: str, physics: bool) -> bool:
         """Whether a metric rests on what contradicts itself; ``physics``: it needs the model and the accelerator."""
+        if self.only:
+            return physics and metric.startswith(self.only)
         return physics or (self.per_gpu and metric.endswith(".per_gpu")) or metric.startswith(self.counts)
 
 
@@ -261,9 +266,21 @@ def _whole_window(facts: WindowFacts) -> Iterator[Contradiction]:
         )
 
 
+def _profiled_ranks(facts: WindowFacts) -> Iterator[Contradiction]:
+    """More ranks in a profile than the deployment has."""
+    if (found := more_ranks(facts)) is not None:
+        yield Contradiction(found.reason, found.check, per_gpu=True)
+
+
+def _profiled_losses(facts: WindowFacts) -> Iterator[Contradiction]:
+    """More lost time in a profile than the floor leaves."""
+    for found in overfull(facts):
+        yield Contradiction(found.reason, found.check, only="decode.")
+
+
 _CHECKS: Final[tuple[Callable[[WindowFacts], Iterator[Contradiction]], ...]] = (
     _slices, _served_model, _tokens, _served_precision, _split, _memory, _replicas, _more_gpus, _device, _decode_step,
-    _whole_window,
+    _whole_window, _profiled_ranks, _profiled_losses,
 )  # fmt: skip
 
 

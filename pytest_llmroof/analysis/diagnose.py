@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Final
 
 from pytest_llmroof.analysis import evidence, findings
 from pytest_llmroof.analysis.attribute import attribute_decode, attribute_prefill
@@ -29,6 +30,9 @@ from pytest_llmroof.analysis.remedies import remedies
 from pytest_llmroof.analysis.scenarios import combined_name, combined_title, missing, without_scenario
 from pytest_llmroof.analysis.sources import with_remedy
 from pytest_llmroof.analysis.thresholds import remedy
+
+#: The instruments that show timelines.
+_TIMELINES: Final = ("torch_profile", "nsys")
 
 
 def diagnose(
@@ -75,7 +79,7 @@ def diagnose(
             if not one.supports or set(one.scenario.split(" or ")) & set(finding.letters)
         ),
         remedies=(*clock_remedies(facts, split, observed), *offered),
-        missing=tuple(dict.fromkeys(_missing(facts, finding, split, of))),
+        missing=tuple(dict.fromkeys(_missing(facts, finding, split, of, observed))),
     )
 
 
@@ -178,7 +182,23 @@ def _evidence(
         yield from evidence.of_losses(facts, split, finding.letters, observed)
 
 
-def _missing(facts: WindowFacts, finding: Finding, split: Attribution | None, of: Family) -> Iterator[str]:
+def _ranks_missing(split: Attribution | None, observed: Observed | None) -> Iterator[str]:
+    """Ranks wait for one whose own trace is not here."""
+    if observed is None or observed.by != "profile" or observed.ranks >= observed.ranks_of or split is None:
+        return
+    if split.share("exposed communication: waiting") >= threshold("lost_share"):
+        seen = "rank was" if observed.ranks == 1 else "ranks were"
+        yield f"{observed.ranks} of {observed.ranks_of} {seen} profiled, not the late one; {remedy('profile')}"
+
+
+def _profiled(observed: Observed | None) -> bool:
+    """Whether a profile told all that a profile can."""
+    return observed is not None and observed.by == "profile" and all(observed.sees(letter) for letter in "CD")
+
+
+def _missing(
+    facts: WindowFacts, finding: Finding, split: Attribution | None, of: Family, observed: Observed | None
+) -> Iterator[str]:
     """What would tell more: inputs in doubt, why nothing could be split, and what tells candidates apart."""
     if split is not None and split.of == "decode step" and (doubt := doubtful_inputs(facts, split)) is not None:
         yield doubt
@@ -188,9 +208,12 @@ def _missing(facts: WindowFacts, finding: Finding, split: Attribution | None, of
         yield remedy("prefill_window")
     if split is None and of == "decode" and facts.decode is None:
         yield remedy("decode_window")
+    yield from _ranks_missing(split, observed)
     unexplained = finding.letters == ("E",) and finding.cause is None
     if finding.letters == ("G",) or unexplained or finding.confidence == "low":
         told = list(counters_missing(facts, finding.letters))
         yield from told
         # Counters that were recorded need no second look; what they lack was just said.
-        yield from missing(finding.letters, have=("dcgm",) if facts.window.hardware is not None else ())
+        had = [*_TIMELINES] if _profiled(observed) else []
+        had.extend(["dcgm"] if facts.window.hardware is not None else [])
+        yield from missing(finding.letters, have=had)

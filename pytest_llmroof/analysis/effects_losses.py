@@ -98,6 +98,16 @@ def _idle_unsplit(situation: Situation) -> bool:
     return situation.observed is not None and situation.observed.by == "gpu counters" and situation.bound is None
 
 
+def no_waiting(situation: Situation) -> Effect | None:
+    """T without waiting for a late rank or another stage."""
+    observed = situation.observed
+    late = observed.late_rank if observed is not None else None
+    waiting = situation.seconds("exposed communication: waiting")
+    effect = _without(situation, waiting)
+    fill = {"late": "A late rank" if late is None else f"Rank {late}", "waiting": format_quantity(waiting, "seconds")}
+    return replace(effect, fill=fill) if effect is not None else None
+
+
 def no_slow_kernels(situation: Situation) -> Effect | None:
     """T without what kernels take beyond what they could."""
     return _without(situation, situation.seconds("slow kernels"))

@@ -109,29 +109,61 @@ def of_losses(
     for letter, what, parts in causes:
         found = [part for part in attribution.shares if part.cause in parts]
         if found or (observed is not None and _was_observed(letter, observed)):
-            yield _lost(letter, what, found, letter in letters, attribution, observed)
+            if letter == "C" and not communicates(facts.deployment):
+                continue
+            if letter in "CD" and observed is not None and observed.by == "profile" and observed.sees(letter):
+                yield _profiled(letter, letter in letters, attribution, observed)
+            else:
+                yield _lost(letter, what, found, letter in letters, attribution, observed)
     if observed is not None:
         for sign in observed.signs:
             if set(sign.letters) & set(letters):
                 yield Evidence(combined_name(sign.letters), True, sign.statement, sign.source)
     yield from _waiting(attribution, observed)
+    if observed is not None and "C" in letters:
+        yield from _one_rank(attribution, observed)
     yield from _unattributed(facts, attribution, letters, observed)
     if observed is not None:
         yield from _about_source(attribution, letters, observed)
 
 
+def _profiled(letter: str, named: bool, attribution: Attribution, observed: Observed) -> Evidence:
+    """What a timeline shows of communication or of idle time; for the scenario where it is a tenth and more."""
+    whole = _whole(attribution)
+    if letter == "C":
+        share = attribution.share("exposed communication: transport")
+        waits = attribution.share("exposed communication: waiting") >= _WORTH_SAYING
+        what = f"{observed.collective or 'communication'} {'transfers' if waits else 'kernels'}"
+        text, source = f"{what} exposed for {share_text(share)} of {whole}", observed.source_of("transport")
+    else:
+        share = attribution.share("idle: within steps", "idle: between steps")
+        text, source = f"the GPU was idle {share_text(share)} of {whole}", observed.source
+    return Evidence(letter, named and share >= threshold("lost_share"), text, source)
+
+
 def _waiting(attribution: Attribution, observed: Observed | None) -> Iterator[Evidence]:
     waiting = attribution.share("exposed communication: waiting")
-    if not waiting or observed is None:
+    if waiting < _WORTH_SAYING or observed is None:
         return
     source = observed.source_of("waiting")
-    text = f"waiting for a late rank is {share_text(waiting)} of {_whole(attribution)}"
+    late = "a late rank" if observed.late_rank is None else f"rank {observed.late_rank}"
+    share = f"{share_text(waiting)} of {_whole(attribution)} is waiting for"
     if observed.waiting_cause is None:
-        yield Evidence("C or D", True, f"{text}; a straggler, and its own trace is not here", source)
+        yield Evidence("C or D", True, f"{share} {late}: a straggler, and its own trace is not here", source)
     elif observed.waiting_cause == "host gaps":
-        yield Evidence("D", True, f"{text}, which loses its time in gaps of its host", source)
+        yield Evidence("D", True, f"{share} {late}, which loses its time in gaps of its host", source)
+    elif observed.waiting_cause == "imbalance":
+        yield Evidence("C", True, f"{share} {late}, which has more work than the others (imbalance)", source)
     else:
-        yield Evidence("C", True, f"{text}: {observed.waiting_cause}", source)
+        yield Evidence("C", True, f"{share} another stage ({observed.waiting_cause})", source)
+
+
+def _one_rank(attribution: Attribution, observed: Observed) -> Iterator[Evidence]:
+    """That collectives which always last long look alike from one rank, whatever makes them long."""
+    transport = attribution.share("exposed communication: transport")
+    if observed.by == "profile" and observed.ranks < observed.ranks_of and transport >= threshold("lost_share"):
+        text = f"{observed.ranks} of {observed.ranks_of} ranks profiled: one that is always late would look the same"
+        yield Evidence("C", False, text, observed.source)
 
 
 def _unattributed(
@@ -162,10 +194,11 @@ def _about_source(attribution: Attribution, letters: tuple[str, ...], observed: 
         )
         yield Evidence(name, False, text, observed.source)
     for distortion in observed.distortions:
-        text = f"{distortion}: gaps and communication may look longer than they are"
-        yield Evidence(name, False, text, observed.source)
-    if observed.hidden_communication:
-        text = f"{share_text(observed.hidden_communication)} of communication is hidden behind computation"
+        doubt = "" if ":" in distortion else ": gaps and communication may look longer than they are"
+        yield Evidence(name, False, distortion + doubt, observed.source)
+    if (observed.hidden_communication or 0.0) >= _WORTH_SAYING:
+        hidden = share_text(observed.hidden_communication or 0.0)
+        text = f"communication of a further {hidden} of {_whole(attribution)} is hidden behind computation"
         yield Evidence("C", False, text, observed.source_of("hidden_communication"))
 
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Literal
 
 from pytest_llmroof.bounded import Bounded
+from pytest_llmroof.profiles.profile import Profile
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.roofline.step import Floor, Step, StepCost
 from pytest_llmroof.telemetry.window import Window
@@ -79,7 +80,8 @@ class WindowFacts:
     written one. ``prefill_share`` is the prefill's share of the window's joint floor (of its tokens, where the physics
     is not known): what prefill adds to the decodes' own floor, or, in a prefill window, its own floor. The floors are
     seconds of one replica (their mean): each kind's alone, and the joint one in which both share passes over weights.
-    ``notes`` say what speaks against the deployment without settling anything.
+    ``notes`` say what speaks against the deployment without settling anything. ``profile`` is what profilers recorded
+    of it.
     """
 
     window: Window
@@ -103,6 +105,7 @@ class WindowFacts:
     prefill: PrefillFacts | None = None
     contradiction: str | None = None
     notes: tuple[str, ...] = ()
+    profile: Profile | None = None
 
     @cached_property
     def memory(self) -> dict[object, object]:

@@ -13,7 +13,7 @@ from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.losses import candidates, losses
 from pytest_llmroof.analysis.measurement import Outcomes
 from pytest_llmroof.analysis.observed import Observed
-from pytest_llmroof.analysis.scenarios import scenarios, without_scenario
+from pytest_llmroof.analysis.scenarios import combined_name, combined_title, scenarios, without_scenario
 
 _WEAKER: dict[Confidence, Confidence] = {"high": "medium", "medium": "low", "low": "low"}
 
@@ -125,12 +125,24 @@ def largest_loss(facts: WindowFacts, attribution: Attribution, observed: Observe
         return Finding((), "low" if attribution.share("not attributed") else "medium", without_scenario("nothing_lost"))
     if observed is None or (len(letters) == 1 and letters[0] in lost.estimated):
         return Finding(letters, "low")
-    confidence: Confidence = "high" if observed.by == "profile" else "medium"
+    by_profile = observed.by == "profile" and all(observed.sees(letter) for letter in letters)
+    confidence: Confidence = "high" if by_profile else "medium"
     if len(letters) > 1:
         confidence = "low" if lost.pools else "medium"
     if observed.distortions or observed.mismatch(attribution.seconds) > threshold("step_mismatch"):
         confidence = _WEAKER[confidence]
-    return Finding(letters, confidence)
+    return Finding(letters, confidence, _waiting_title(letters, attribution, observed))
+
+
+def _waiting_title(letters: tuple[str, ...], attribution: Attribution, observed: Observed) -> str | None:
+    """Where ranks wait for one of them more than for the links, the title says so: better links would not help."""
+    waiting = attribution.share("exposed communication: waiting")
+    if waiting <= attribution.share("exposed communication: transport") or not set(letters) & {"C", "D"}:
+        return None
+    causes = scenarios()["C"].causes
+    if observed.waiting_cause is None:
+        return f"{combined_title(combined_name(letters))} ({causes['straggler']})" if len(letters) > 1 else None
+    return f"{scenarios()['C'].title} ({causes[observed.waiting_cause]})" if letters == ("C",) else None
 
 
 def _compute_bound_decode(facts: WindowFacts, attribution: Attribution) -> Finding | None:

@@ -15,21 +15,29 @@ from pytest_llmroof.analysis.floors import WorkFloors, with_decode_floors, with_
 from pytest_llmroof.analysis.gaugecheck import gauge_notes
 from pytest_llmroof.analysis.hardware_notes import hardware_notes
 from pytest_llmroof.analysis.lengths import UNKNOWN_CV, coefficient_of_variation, mean_context
-from pytest_llmroof.analysis.phases import contradiction, find_phase, prefill_share
+from pytest_llmroof.analysis.phases import contradiction, find_phase, prefill_share, prefill_token_share
+from pytest_llmroof.analysis.profile_notes import profile_notes
+from pytest_llmroof.analysis.profiled import profiled_phase
 from pytest_llmroof.analysis.prompts import counted_prompt_steps, prompt_work
 from pytest_llmroof.analysis.residency import context_from_blocks
 from pytest_llmroof.analysis.sources import cannot
 from pytest_llmroof.analysis.steady import kept_full, steady_decode
 from pytest_llmroof.analysis.tokens import Tokens, count_tokens, lengths_are_representative, requests_at, tells_hits
 from pytest_llmroof.bounded import Bounded
+from pytest_llmroof.profiles.profile import Profile
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.telemetry.window import Histogram, Window
 
 _Value = TypeVar("_Value")
 
 
-def gather(window: Window, deployment: Deployment, phase: Phase | None = None) -> WindowFacts:
-    """Everything that is known of a window before any metric; ``phase`` is the written one, found where it is None."""
+def gather(
+    window: Window, deployment: Deployment, phase: Phase | None = None, profile: Profile | None = None
+) -> WindowFacts:
+    """Everything that is known of a window before any metric; ``phase`` is the written one, found where it is None.
+
+    ``profile`` is what profilers recorded of it; where no tokens were counted, its steps tell the phase.
+    """
     window = _known_of_all(window)
     deployment = _with_replicas(deployment, window)
     # A load generator's result alone: no engine tells anything.
@@ -51,7 +59,8 @@ def gather(window: Window, deployment: Deployment, phase: Phase | None = None) -
     floors = work_floors(decode, prefill, apart=decode is not None and _timed_apart(window, decode))
     if client is not None and decode is None and tokens.decoded:
         floors = None  # of the decode steps nothing is known
-    found = phase or find_phase(floors, tokens)
+    counted = floors is not None or prefill_token_share(tokens) is not None
+    found = phase or (profiled_phase(profile) if not counted else None) or find_phase(floors, tokens)
     share = prefill_share(floors, tokens, found)
     facts = WindowFacts(
         window=window,
@@ -70,9 +79,13 @@ def gather(window: Window, deployment: Deployment, phase: Phase | None = None) -
         mean_output_tokens=tokens.mean_output,
         decode=decode,
         prefill=prefill,
+        profile=profile,
         contradiction=contradiction(phase, share, floors is not None) if phase and not _apart(window, decode) else None,
     )
-    notes = (*client_notes(window), *estimator_notes(facts), *gauge_notes(facts), *hardware_notes(facts))
+    notes = (
+        *client_notes(window), *estimator_notes(facts), *gauge_notes(facts), *hardware_notes(facts),
+        *profile_notes(facts),
+    )  # fmt: skip
     return _with_floors(replace(facts, notes=notes), floors)
 
 

@@ -162,6 +162,11 @@ def _of_both(facts: WindowFacts, name: str) -> Outcome:
 
 def _measure(facts: WindowFacts, name: str) -> Outcome:
     """One metric of a window whose inputs are taken to be sound."""
+    if facts.profile is not None and _family(name) == "timeline":
+        # Here, so that windows without a profile do not pay for what reads one.
+        from pytest_llmroof.analysis.timelinemetrics import timeline_metric
+
+        return timeline_metric(facts, name)
     if (elsewhere := _elsewhere(name)) is not None:
         return elsewhere
     if facts.idle and name != "errors.rate":

@@ -53,6 +53,14 @@ class Observed:
     """What is left of the step besides floor, ceiling and idle time, where a source tells that and no more: exposed
     communication (C) or slow kernels (F)."""
     signs: tuple[Sign, ...] = ()
+    collective: str | None = None
+    """What most of the communication seen does: ``all-reduce``."""
+    late_rank: int | None = None
+    """The rank that most of the waiting was for."""
+    ranks_of: int = 1
+    """How many ranks wait for each other, of which ``ranks`` were seen."""
+    graph_launched: float | None = None
+    """The fraction of kernel time that graph replays launched."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Field name -> source, where it is another one than ``source``."""
 
@@ -69,6 +77,14 @@ class Observed:
     def idle_known(self) -> bool:
         """Whether idle time was observed."""
         return self.idle_within is not None or self.idle_between is not None
+
+    def sees(self, letter: str) -> bool:
+        """Whether what a scenario loses was observed by this source itself: C, D, or F, which is what both leave."""
+        return {
+            "C": self.communication_known,
+            "D": self.idle_known,
+            "F": self.idle_known and self.communication_known,
+        }[letter]
 
     def total(self) -> float:
         """The sum of the observed losses, as a fraction of the step."""

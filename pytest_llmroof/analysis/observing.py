@@ -9,26 +9,29 @@ from pytest_llmroof.analysis.engine_evidence import observed_by_engine
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.hardware_evidence import observed_by_counters
 from pytest_llmroof.analysis.observed import Observed
+from pytest_llmroof.analysis.profile_evidence import observed_by_profile
 
 
 def observe(facts: WindowFacts) -> Observed | None:
-    """What the engine and the GPUs' own counters observed; None where neither did.
+    """What profiles, the engine and the GPUs' own counters observed; None where nothing did.
 
-    Of idle time the engine's own account goes before the counters, which are means over samples; what only the counters
-    tell (the clock, how the rest reads) stands beside it.
+    A profile goes before the others, then the engine's own account, which goes before the counters for they are means
+    over samples; what only the counters tell (the clock, how the rest reads) stands beside it.
     """
-    engine, counters = observed_by_engine(facts), observed_by_counters(facts)
-    if engine is None or counters is None:
-        return engine or counters
+    first = observed_by_profile(facts) or observed_by_engine(facts)
+    counters = observed_by_counters(facts)
+    if first is None or counters is None:
+        return first or counters
     told = {"clock": counters.source_of("clock"), "rest": counters.source_of("rest")}
     return replace(
-        engine,
+        first,
         clock=counters.clock,
         clock_cause=counters.clock_cause,
-        rest=counters.rest,
-        signs=counters.signs,
-        ranks=counters.ranks,
-        sources={**engine.sources, **told},
+        # What a profile saw itself needs no reading of counters.
+        rest=None if first.communication_known else counters.rest,
+        signs=(*first.signs, *counters.signs),
+        ranks=first.ranks if first.by == "profile" else counters.ranks,
+        sources={**first.sources, **told},
     )
 
 

@@ -29,7 +29,7 @@ EFFECTS: Final[Mapping[str, Callable[[Situation], Effect | None]]] = {
         effects_compute.fp8_compute, effects_compute.prefix_caching,
         effects_losses.inside_nvlink, effects_losses.lower_degree, effects_losses.pipeline_across_nodes,
         effects_losses.expert_parallelism, effects_losses.fused_all_reduce, effects_losses.no_idle_within,
-        effects_losses.no_idle_between, effects_losses.no_slow_kernels,
+        effects_losses.no_idle_between, effects_losses.no_waiting, effects_losses.no_slow_kernels,
         effects_admission.more_slots, effects_admission.fp8_kv_capacity, effects_admission.replicas,
         effects_admission.disaggregation_ttft,
     )
@@ -38,6 +38,8 @@ EFFECTS: Final[Mapping[str, Callable[[Situation], Effect | None]]] = {
 #: Effects that quantise; they come in the order of what they shrink, the larger one first.
 _OF_WEIGHTS: Final = ("fp8_weights", "int8_weights", "int4_weights")
 _OF_CACHE: Final = ("fp8_kv",)
+#: Of kernel time that graph replays launched: then steps are captured already.
+_MOSTLY: Final = 0.9
 
 
 def remedies(
@@ -121,6 +123,9 @@ _CONDITIONS: Final[Mapping[str, Callable[[Situation], bool]]] = {
     "decode_time": lambda now: _attribution_is(now, "decode step"),
     "prefill_time": lambda now: _attribution_is(now, "prefill", "ttft"),
     "not_modern_attention": lambda now: now.observed is None or not now.observed.modern_attention,
+    "not_replayed": lambda now: now.observed is None or (now.observed.graph_launched or 0.0) < _MOSTLY,
+    "imbalance": lambda now: now.observed is not None and now.observed.waiting_cause == "imbalance",
+    "bubble": lambda now: now.observed is not None and now.observed.waiting_cause == "pipeline bubble",
     "experts": _experts,
     "no_expert_parallelism": lambda now: not now.deployment.expert_parallel,
     "slots": lambda now: _queue_cause(now) == "slots",

@@ -10,7 +10,7 @@ from typing import Final
 from pytest_llmroof.data import load
 
 #: The instruments whose figures this package reads.
-READ_HERE: Final = ("recorder", "dcgm")
+READ_HERE: Final = ("recorder", "dcgm", "torch_profile", "nsys")
 LETTERS: Final = ("A", "B", "C", "D", "E", "F", "G")
 
 

@@ -77,7 +77,7 @@ def window_text(window: Document) -> str | None:
     head = ", ".join(filter(None, [window["phase"], _duration(window, facts)]))
     locations = list(dict.fromkeys(source["location"] for source in window["sources"]))
     shown = ", ".join(locations[:2]) + (f" and {len(locations) - 2} more" if len(locations) > 2 else "")
-    return f"{head}: {parts}" + (f" ({shown})" if shown else "")
+    return f"{head}: {parts}".removesuffix(": ") + (f" ({shown})" if shown else "")
 
 
 def _duration(window: Document, facts: Mapping[str, Any]) -> str | None:

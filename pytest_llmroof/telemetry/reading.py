@@ -42,12 +42,14 @@ def read_window(
     served_model_name: str | None = None,
     duration_seconds: float | None = None,
     engines: Mapping[str, EngineNames] | None = None,
+    elsewhere: frozenset[Path] = frozenset(),
 ) -> Window:
     """The window that files and folders hold. ``paths`` are (path, what messages may call it).
 
-    Raises SourceError where there is no window in them, with the reason and what to do.
+    Files ``elsewhere`` are read by somebody else: where they are all that there is, the window is an empty one. Raises
+    SourceError where there is no window in them, with the reason and what to do.
     """
-    sources = Sources(paths, engines=engines)
+    sources = Sources(paths, engines=engines, elsewhere=elsewhere)
     servers: dict[str, list[Scrape]] = {}
     recorded = False
     for located in sources.pages():
@@ -60,6 +62,8 @@ def read_window(
         unread = _not_read([scrape for scrapes in servers.values() for scrape in scrapes])
         results = replace(results, unread=(*results.unread, *unread), notes=(*results.notes, *notes))
         return with_hardware(results, servers, sources.tables)
+    if not servers and not sources.tables and elsewhere:
+        return Window("", (), (), duration_seconds=duration_seconds, notes=notes, unread=sources.unread_lines())
     if not servers and not sources.tables:
         raise SourceError("; ".join(sources.unread_lines()), "name the server's metrics: a recording, or scrapes of it")
     if recorded and servers and all(len(scrapes) == 1 for scrapes in servers.values()):

@@ -62,7 +62,7 @@ class Sources:
     ``bad`` are scrapes of a recording that could not be read, by their names' group, beside how many ``good`` ones it
     has; ``failed`` are those that the recorder noted. ``answers`` are an engine's records in JSON, by server;
     ``clients`` are runs of load generators, ``engine_runs`` those of tools that measure an engine without any requests.
-    ``engines`` are those that pages may be of, None for the known ones.
+    ``engines`` are those that pages may be of, None for the known ones. Files ``elsewhere`` are read by others.
     """
 
     paths: Sequence[tuple[Path, str]]
@@ -75,12 +75,15 @@ class Sources:
     clients: list[Client] = field(default_factory=list)
     engine_runs: list[tuple[str, list[Run]]] = field(default_factory=list)
     tables: list[GpuTable] = field(default_factory=list)
+    elsewhere: frozenset[Path] = frozenset()
 
     def pages(self) -> Iterator[Located]:
         """Every page. Raises SourceError for a named path that is missing, unreadable or no page."""
         if not self.paths:
             raise SourceError("no telemetry is named", "name a recording, or the scrapes before and after the load")
         for path, shown in self.paths:
+            if path in self.elsewhere:
+                continue
             mode = _mode(path, shown)
             if stat.S_ISDIR(mode):
                 yield from self._folder(path, shown)
@@ -135,6 +138,8 @@ class Sources:
             raise SourceError(f"{shown} is an empty folder", _record(shown))
         inside = folder.resolve()
         for entry in entries:
+            if entry in self.elsewhere:
+                continue
             location = f"{shown.rstrip('/')}/{entry.name}"
             group = slug_of_page(entry.name)
             group = f"{shown}/{group}" if group else shown

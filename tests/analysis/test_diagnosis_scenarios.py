@@ -98,13 +98,14 @@ def test_compute_bound_decode_is_a_regime_and_not_b() -> None:
 
 def test_c_from_a_profile() -> None:
     found = diagnosed(decoding(llama_70b(), 0.0262), measured(decode__mbu=0.413),
-                      Observed("decode.pt.trace.json.gz", transport=0.34, idle_within=0.04))  # fmt: skip
+                      Observed("decode.pt.trace.json.gz", transport=0.34, idle_within=0.04,
+                               collective="all-reduce"))  # fmt: skip
     assert (found.scenario, found.candidates, found.confidence) == ("C", ("C",), "high")
     assert found.title == "communication and interconnect stalls"
     assert found.regime == "overhead"
     source = "decode.pt.trace.json.gz"
-    assert about(found, "C") == [Evidence("C", True, "communication that nothing hides is 34 % of the step", source)]
-    assert about(found, "D") == [Evidence("D", False, "idle time of the GPU is 4 % of the step", source)]
+    assert about(found, "C") == [Evidence("C", True, "all-reduce kernels exposed for 34 % of the step", source)]
+    assert about(found, "D") == [Evidence("D", False, "the GPU was idle 4 % of the step", source)]
     assert not about(found, "A")[0].supports
     assert found.missing == ()
 
@@ -113,7 +114,7 @@ def test_d_from_a_profile() -> None:
     found = diagnosed(decoding(llama_70b(), 0.0262), None,
                       Observed("trace", transport=0.06, idle_within=0.25, idle_between=0.10))  # fmt: skip
     assert (found.scenario, found.confidence) == ("D", "high")
-    assert about(found, "D")[0].statement == "idle time of the GPU is 35 % of the step"
+    assert about(found, "D")[0].statement == "the GPU was idle 35 % of the step"
 
 
 def test_f_from_a_profile() -> None:
@@ -159,7 +160,7 @@ def test_waiting_is_charged_to_what_the_late_rank_lost() -> None:
     straggler = diagnosed(facts, None, replace(seen, ranks=1))
     assert straggler.scenario == "C or D"
     statement = about(straggler, "C or D")[0].statement
-    assert statement.startswith("waiting for a late rank is 30 % of the step; a straggler")
+    assert statement.startswith("30 % of the step is waiting for a late rank: a straggler")
 
 
 def test_telemetry_alone_cannot_tell_c_from_d() -> None:
@@ -170,9 +171,10 @@ def test_telemetry_alone_cannot_tell_c_from_d() -> None:
     assert any("--profiler-config" in line for line in found.missing)
     assert any("nsys profile" in line for line in found.missing)
     assert any("DCGM_FI_PROF" in line for line in found.missing)
-    # Nothing reads these captures: they are for people to look at. The GPUs' counters are read.
-    others = [line for line in found.missing if "DCGM_FI_PROF" not in line]
-    assert all(line.startswith("to tell them apart, look at ") for line in others)
+    # Profiles and the GPUs' counters are read; Nsight Compute's output is for people to look at.
+    by_hand = [line for line in found.missing if line.startswith("to tell them apart, look at ")]
+    assert all("Nsight Compute" in line for line in by_hand)
+    assert any(line.startswith("communication that nothing hides") and "`telemetry:`" in line for line in found.missing)
     assert any("python -m pytest_llmroof record" in line and ":9400" in line for line in found.missing)
 
 
@@ -241,11 +243,14 @@ def test_idle_time_seen_leaves_other_gpus_and_the_kernels() -> None:
     assert diagnosed(decoding(llama_70b(), 0.0262), None, seen).scenario == "C or F"
 
 
+_HIDDEN = "communication of a further 20 % of the step is hidden behind computation"
+
+
 def test_hidden_communication_speaks_against_c() -> None:
     seen = Observed("trace", transport=0.02, idle_within=0.40, hidden_communication=0.2)
     found = diagnosed(decoding(llama_70b(), 0.0262), None, seen)
     assert found.scenario == "D"
-    assert Evidence("C", False, "20 % of communication is hidden behind computation", "trace") in found.evidence
+    assert Evidence("C", False, _HIDDEN, "trace") in found.evidence
 
 
 @pytest.mark.parametrize(

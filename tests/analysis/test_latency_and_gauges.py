@@ -228,7 +228,7 @@ def test_what_engines_do_not_export_names_what_does(metric: str, command: str) -
     assert outcome.reason
 
 
-@pytest.mark.parametrize("metric", ["timeline.idle", "kernels(.*gemm.*).mfu"])
+@pytest.mark.parametrize("metric", ["kernels(.*gemm.*).mfu"])
 def test_sources_that_are_not_read_are_not_asked_for(metric: str) -> None:
     # Neither a GPU nor a model would help, either: none is named here.
     outcome = no_data(of(window(load()))[metric])

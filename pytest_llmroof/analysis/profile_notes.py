@@ -1,0 +1,43 @@
+"""What profiles make worth saying with every verdict: what was mended in them, and figures that differ from others'."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_llmroof.analysis.constants import counter_constant
+from pytest_llmroof.analysis.facts import WindowFacts
+from pytest_llmroof.analysis.hardware_evidence import figures
+from pytest_llmroof.analysis.profiled import Silent, parts, source_of
+
+
+def profile_notes(facts: WindowFacts) -> tuple[str, ...]:
+    """One sentence each; nothing without a profile."""
+    return tuple(dict.fromkeys(_notes(facts))) if facts.profile is not None else ()
+
+
+def _notes(facts: WindowFacts) -> Iterator[str]:
+    assert facts.profile is not None
+    for one in facts.profile.timelines:
+        yield from one.notes
+    found = parts(facts)
+    if isinstance(found, Silent):
+        if facts.profile.timelines:
+            yield f"the profile is not used: {found.reason}"
+        return
+    if (note := _busy_of_both(facts)) is not None:
+        yield note
+
+
+def _busy_of_both(facts: WindowFacts) -> str | None:
+    """Both figures of how busy the GPUs were, where the profile's and the counters' differ by more than a tenth."""
+    found, known = parts(facts), figures(facts) if facts.window.hardware is not None else None
+    if isinstance(found, Silent) or known is None or known.over != "load":
+        return None
+    busy = sum(part.shares.busy for part in found) / len(found)
+    engine = known.values["engine"]
+    if abs(busy - engine) <= counter_constant("differs") * max(busy, engine):
+        return None
+    return (
+        f"the GPUs were busy {busy * 100:.0f} % of the step by {source_of([part.figures for part in found])}, which is "
+        f"used, and {engine * 100:.0f} % of the load by their counters ({known.source})"
+    )
