@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -103,3 +104,17 @@ class KernelTable:
         """Time of all launches, None where that of one is not known."""
         times = [launch.seconds for launch in self.launches]
         return sum(time for time in times if time is not None) if None not in times else None
+
+
+def joined(tables: Sequence[KernelTable]) -> KernelTable:
+    """Several exports of one window as one table. ValueError for none."""
+    if not tables:
+        raise ValueError("no table to join")
+    if len(tables) == 1:
+        return tables[0]
+    return KernelTable(
+        ", ".join(table.location for table in tables),
+        tuple(launch for table in tables for launch in table.launches),
+        tuple(device for table in tables for device in table.devices),
+        tuple(note for table in tables for note in table.notes),
+    )
