@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +18,8 @@ Document = dict[str, Any]
 
 #: Names of the fixtures that make a test one of ours.
 _FIXTURES: Final = frozenset(("llmroof", "llmroof_factory", "llmroof_gpu"))
+#: With one of these on the command line, GitHub gets a summary and annotations.
+_PUBLISHING: Final = frozenset(("--llmroof-report", "--llmroof-gate"))
 #: Under which key a worker tells the controller what it collected.
 _WORKER_KEY: Final = "llmroof"
 
@@ -143,6 +146,11 @@ class Aggregator(Hooks):
             from pytest_llmroof.account import print_summary
 
             print_summary(terminalreporter, self.document)
+            if self._published:
+                from pytest_llmroof.github import workflow_commands
+
+                for command in workflow_commands(self.config, self.document):
+                    terminalreporter.write_line(command)
         if settings(self.config).record is not None:
             from pytest_llmroof.rundir import kept_recordings
 
@@ -159,8 +167,14 @@ class Aggregator(Hooks):
     def _has_reader(self, exitstatus: int) -> bool:
         """Whether anybody will see the account: a quiet run whose gates all pass says nothing."""
         hook = self.config.hook.pytest_llmroof_report
-        asked = settings(self.config).reports or hook.get_hookimpls() or self.config.get_verbosity() >= 0
-        return bool(asked or exitstatus != pytest.ExitCode.OK)
+        asked = settings(self.config).reports or self._published or hook.get_hookimpls()
+        return bool(asked or self.config.get_verbosity() >= 0 or exitstatus != pytest.ExitCode.OK)
+
+    @property
+    def _published(self) -> bool:
+        """Whether GitHub is told: it runs this, and the command line asks for gates or reports by name."""
+        here = os.environ.get("GITHUB_STEP_SUMMARY") or os.environ.get("GITHUB_ACTIONS")
+        return bool(here) and not _PUBLISHING.isdisjoint(settings(self.config).asked)
 
     def _write(self, session: pytest.Session) -> None:
         from pytest_llmroof.account import account, write_reports
@@ -170,6 +184,10 @@ class Aggregator(Hooks):
         self.messages += write_reports(self.config, self.document)
         if self.messages:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
+        if self._published:
+            from pytest_llmroof.github import append_summary
+
+            self.messages += append_summary(self.document)
 
     def _settle(self, session: pytest.Session, exitstatus: int) -> None:
         """Exit codes: no gate collected is not green; nothing but unmeasured gates has a code of its own."""

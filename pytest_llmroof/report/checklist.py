@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from pytest_llmroof.report.change_text import change_rows
 from pytest_llmroof.report.document import shown_word
@@ -14,6 +15,8 @@ from pytest_llmroof.report.headline import one_line
 from pytest_llmroof.report.inert import inert
 from pytest_llmroof.report.release import asked_in_words, blocks, came_to, outcome_sentence, what_was_tested
 from pytest_llmroof.report.wire import Document
+
+NOT_TICKED: Final = "## Not ticked"
 
 
 def write(path: Path, document: Document) -> None:
@@ -39,7 +42,7 @@ def sections(document: Document) -> Iterator[str]:
             yield _list(f"## {_title(window)}", (_item(gate) for gate in judged))
         yield from _changes(window)
     rows = [(window, gate) for window in windows for gate in window["gates"]]
-    yield from _section("## Not ticked", (
+    yield from _section(NOT_TICKED, (
         f"- {_name(gate)}: {_reason(gate)}" for _, gate in rows if blocks(gate) and shown_word(gate) != "not run"
     ))  # fmt: skip
     yield from _section("## Deviations", (

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from pytest_llmroof.report.figures import apart
 from pytest_llmroof.report.limits import away, expected
+from pytest_llmroof.report.rows import uncommanded
 from pytest_llmroof.report.wire import Document
 
 LONGEST: Final = 200
@@ -17,10 +18,10 @@ _LONGEST_ID: Final = 40
 
 def headline(window: Document, gate: Document) -> str:
     """One line that stands alone in a summary, a JUnit message or an annotation."""
-    tail = f"   [{shorten(one_line(gate['id']), _LONGEST_ID)}]" if gate["id"] else ""
+    tail = f"   [{uncommanded(shorten(one_line(gate['id']), _LONGEST_ID))}]" if gate["id"] else ""
     room = LONGEST - len(tail)
     line = _judged(window, gate, room) if judged(gate) else _not_measured(gate, room)
-    return shorten(one_line(line), room) + tail
+    return shorten(uncommanded(one_line(line)), room) + tail
 
 
 def judged(gate: Document) -> bool:

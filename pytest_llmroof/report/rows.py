@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Final
 WIDTH: Final = 140
 LABEL: Final = 15
 MOST_LINES: Final = 40
+_COMMAND: Final = re.compile(r"##(\w*)\[")
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,15 @@ class Row:
         return wrapped or [first.rstrip()]
 
 
+def uncommanded(line: str) -> str:
+    """The line, which no CI system takes for a command: GitHub would one that begins with ``::``, and one with ``##[``
+    anywhere; Azure and TeamCity one with ``##vso[`` and ``##teamcity[``.
+    """
+    line = _COMMAND.sub(r"##\1\\[", line) if "##" in line else line
+    start = line.lstrip()
+    return line.replace("::", "\\::", 1) if start.startswith("::") else line
+
+
 def laid_out(rows: Iterable[Row], most: int = MOST_LINES) -> list[str]:
     """The lines of the rows, at most so many; what was left out is said."""
     kept = [(row, row.lines()) for row in rows]
@@ -57,7 +68,7 @@ def laid_out(rows: Iterable[Row], most: int = MOST_LINES) -> list[str]:
             break
         index = max(index for index, (row, _) in enumerate(kept) if row.rank == worst)
         left_out += len(kept.pop(index)[1])
-    lines = [line for _, row_lines in kept for line in row_lines]
+    lines = [uncommanded(line) for _, row_lines in kept for line in row_lines]
     if left_out:
         lines = [*lines[: most - 1], f"  ({left_out} more lines: the JSON report holds them)"]
     return lines[:most]

@@ -10,6 +10,7 @@ from pytest_llmroof.report.document import shown_word
 from pytest_llmroof.report.figures import quantity
 from pytest_llmroof.report.headline import cause_of, judged, one_line, quantity_apart, shorten
 from pytest_llmroof.report.limits import away, expected
+from pytest_llmroof.report.rows import uncommanded
 from pytest_llmroof.report.wire import Document
 from pytest_llmroof.units import format_quantity
 
@@ -125,6 +126,7 @@ def _of_gate(node_id: str) -> bool:
 def _fitted(line: str, width: int) -> str:
     """Cut anywhere: figures stand at the start of what may be cut, and half a word tells more than none."""
     room = max(width, _NARROWEST)
+    line = uncommanded(line)
     return line.rstrip() if len(line.rstrip()) <= room else f"{line[: room - 1].rstrip()}…"
 
 
@@ -132,7 +134,7 @@ def scope_lines(windows: Sequence[Document], width: int = 80, verbosity: int = 0
     """What was tested, once for each different hardware and model, wrapped; windows that name neither have no line."""
     texts = dict.fromkeys(text for window in windows if (text := scope_text(window, verbosity)))
     room = max(width, _NARROWEST)
-    return [line for text in texts for line in textwrap.wrap(text, room, subsequent_indent="  ")]
+    return [uncommanded(line) for text in texts for line in textwrap.wrap(text, room, subsequent_indent="  ")]
 
 
 def scope_text(window: Document, verbosity: int = 0) -> str:
