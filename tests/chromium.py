@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import shutil
@@ -136,17 +137,17 @@ def started() -> Iterator[Browser]:
     program = executable()
     commands_out, commands = os.pipe()
     answers, answers_in = os.pipe()
+    # Out of the way of 3 and 4, where the browser reads its commands and answers.
+    theirs = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10) for descriptor in (commands_out, answers_in)]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        # The browser reads its commands from file 3 and answers on file 4.
         process = subprocess.Popen(
-            ["/bin/sh", "-c", 'exec "$@" 3<&"$0" 4>&"$LLMROOF_ANSWERS"', str(commands_out), program,
-             *_FLAGS, f"--user-data-dir={profile}", "about:blank"],
-            pass_fds=(commands_out, answers_in),
-            env={**os.environ, "LLMROOF_ANSWERS": str(answers_in), "HOME": profile},
+            ["bash", "-c", f'exec "$0" "$@" 3<&{theirs[0]} 4>&{theirs[1]}', program, *_FLAGS,
+             f"--user-data-dir={profile}", "about:blank"],
+            pass_fds=theirs, env={**os.environ, "HOME": profile},
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        os.close(commands_out)
-        os.close(answers_in)
+        for descriptor in (commands_out, answers_in, *theirs):
+            os.close(descriptor)
         try:
             yield Browser(process, commands, answers)
         finally:

@@ -53,6 +53,8 @@ _PLACES: Final[tuple[tuple[Anchor, float], ...]] = (
     ("start", 0.0), ("end", 0.0), ("middle", 1.15), ("middle", -1.0), ("start", 0.95), ("start", -0.95),
     ("end", 0.95), ("end", -0.95), ("start", 1.9), ("end", 1.9), ("middle", 2.2), ("start", -1.9), ("middle", -2.1),
 )  # fmt: skip
+#: How many of them are beside the point itself.
+_NEAR: Final = 8
 
 
 def width_of(text: str, size: float) -> float:
@@ -61,14 +63,22 @@ def width_of(text: str, size: float) -> float:
 
 
 def place(
-    text: str, x: float, y: float, size: float, inside: Box, taken: Sequence[Box], lines: Sequence[Box]
+    text: str,
+    x: float,
+    y: float,
+    size: float,
+    inside: Box,
+    taken: Sequence[Box],
+    lines: Sequence[Box],
+    near: bool = False,
 ) -> Label | None:
     """The label of the point at (x, y); None where there is no room beside it without covering another.
 
-    ``taken`` must not be covered; of ``lines`` as few as can be are.
+    ``taken`` must not be covered; of ``lines`` as few as can be are. A label ``near`` its point touches nothing else.
     """
     best: tuple[int, Label] | None = None
-    for label in _candidates(text, x, y, size):
+    places = _PLACES[:_NEAR] if near else _PLACES
+    for label in _candidates(text, x, y, size, places):
         if not label.box.within(inside) or any(label.box.meets(box) for box in taken):
             continue
         crossed = sum(label.box.meets(box) for box in lines)
@@ -79,11 +89,16 @@ def place(
     return best[1] if best else None
 
 
-def _candidates(text: str, x: float, y: float, size: float) -> Iterator[Label]:
+def _candidates(text: str, x: float, y: float, size: float, places: Sequence[tuple[Anchor, float]]) -> Iterator[Label]:
     width = width_of(text, size)
-    for anchor, shift in _PLACES:
+    for anchor, shift in places:
         at = x + (_GAP if anchor == "start" else -_GAP if anchor == "end" else 0.0)
         left = at - (0.0 if anchor == "start" else width if anchor == "end" else width / 2)
         middle = y + shift * size * 1.25
         baseline = middle + size * 0.34
         yield Label(text, at, baseline, anchor, Box(left, middle - size * 0.62, left + width, middle + size * 0.62))
+
+
+def around(x: float, y: float, half: float) -> Box:
+    """The square about a point."""
+    return Box(x - half, y - half, x + half, y + half)

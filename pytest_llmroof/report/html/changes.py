@@ -54,8 +54,8 @@ def _of(window: Document) -> Iterator[Document]:
 def _change(window: Document, change: Document) -> Change:
     first, *rows = change_rows(change)
     scale = Scale.of(max(change["before_seconds"], change["after_seconds"]), change["seconds"])
-    # Parts too small to be printed other than as zero are in the JSON report.
-    parts = [part for part in change["parts"] if scale.rounded(part["seconds"])]
+    # Parts that only one window knows, or too small to be printed other than as zero, are in the JSON report.
+    parts = [part for part in change["parts"] if part["seconds"] is not None and scale.rounded(part["seconds"])]
     largest = max((abs(part["seconds"]) for part in parts), default=0.0)
     text = first.text
     return Change(

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from pytest_llmroof.report.figures import quantity
-from pytest_llmroof.report.headline import shorten
-from pytest_llmroof.report.html.boxes import Anchor, Box, Label, place, width_of
-from pytest_llmroof.report.html.roofs import Ceiling, Kind, Point, Roofline
+from pytest_llmroof.report.html.axes import Scale, rate, thousands
+from pytest_llmroof.report.html.boxes import Anchor, Box, Label, around, width_of
+from pytest_llmroof.report.html.marks import LABEL_SIZE, Mark, clusters, marked
+from pytest_llmroof.report.html.roofs import Ceiling, Roofline
 from pytest_llmroof.units import format_quantity
 
 #: More points than this would hide each other: the chart's table has them all.
 MOST_POINTS: Final = 200
-#: A name is cut to these many characters until there is room for it.
-_LABEL_LENGTHS: Final = (32, 20, 12)
-_TICK_SIZE: Final = 11.5
-_LABEL_SIZE: Final = 12.5
-_NUDGE: Final = 4.0
+#: So many points have their names beside them and their way up to the roof drawn; more have numbers, as in the table.
+MOST_NAMED: Final = 8
 
 
 @dataclass(frozen=True)
@@ -52,19 +50,6 @@ class Slanted:
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A point, its interval's ends, its label where there is room, and what a screen reader says of it."""
-
-    kind: Kind
-    x: float
-    y: float
-    low: float | None
-    high: float | None
-    roof: float
-    label: Label | None
-
-
-@dataclass(frozen=True)
 class Chart:
     """Everything to draw, in a space of ``width`` x ``height``."""
 
@@ -77,24 +62,7 @@ class Chart:
     roof_labels: tuple[Label, ...]
     slanted: Slanted
     marks: tuple[Mark, ...]
-
-
-@dataclass(frozen=True)
-class _Scale:
-    """A logarithmic axis from ``low`` to ``high``, drawn from ``start`` to ``end``."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-
-    def __call__(self, value: float) -> float:
-        return self.start + math.log10(value / self.low) / math.log10(self.high / self.low) * (self.end - self.start)
-
-    def decades(self) -> Iterator[float]:
-        """Powers of ten on the axis."""
-        for exponent in range(math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9) + 1):
-            yield 10.0**exponent
+    numbered: bool
 
 
 def chart(roofline: Roofline, width: float, height: float) -> Chart:
@@ -103,14 +71,15 @@ def chart(roofline: Roofline, width: float, height: float) -> Chart:
     x, y = _scales(roofline, plot)
     roofs = tuple(_roofs(roofline, x, y))
     slanted, along = _slanted(roofline, x, y, plot, roofs)
-    shown = _clusters(roofline.points[:MOST_POINTS], x, y)
-    around = [_around(x(one.intensity), y(one.flops_per_second), 7) for one, _ in shown]
-    roof_labels = tuple(_roof_labels(roofline, x, y, plot, around))
-    taken = [label.box for label in roof_labels] + along + around
+    shown = clusters(roofline.points[:MOST_POINTS], x, y)
+    near = [around(x(one.point.intensity), y(one.point.flops_per_second), 7) for one in shown]
+    roof_labels = tuple(_roof_labels(roofline, x, y, plot, near))
+    taken = [label.box for label in roof_labels] + along + near
     lines = [box for line in roofs if line.role != "ridge" for box in _along(line)]
     marks = []
-    for point, more in shown:
-        mark = _mark(point, more, roofline, x, y, plot, taken, lines)
+    numbered = len(shown) > MOST_NAMED
+    for cluster in shown:
+        mark = marked(cluster, numbered, roofline, x, y, plot, taken, lines)
         if mark.label:
             taken.append(mark.label.box)
         marks.append(mark)
@@ -118,30 +87,17 @@ def chart(roofline: Roofline, width: float, height: float) -> Chart:
         width=width,
         height=height,
         plot=plot,
-        x_ticks=tuple(Tick(x(value), _thousands(value)) for value in x.decades()),
-        y_ticks=tuple(Tick(y(value), _rate(value)) for value in y.decades()),
+        x_ticks=tuple(Tick(x(value), thousands(value)) for value in x.decades()),
+        y_ticks=tuple(Tick(y(value), rate(value)) for value in y.decades()),
         roofs=roofs,
         roof_labels=roof_labels,
         slanted=slanted,
         marks=tuple(marks),
+        numbered=numbered,
     )
 
 
-def _clusters(points: Sequence[Point], x: _Scale, y: _Scale) -> list[tuple[Point, int]]:
-    """Points that lie apart, each with the number of others of its kind that it hides."""
-    found: list[tuple[Point, int]] = []
-    for point in points:
-        near = _around(x(point.intensity), y(point.flops_per_second), 3)
-        for index, (other, more) in enumerate(found):
-            if other.kind == point.kind and near.meets(_around(x(other.intensity), y(other.flops_per_second), 3)):
-                found[index] = other, more + 1
-                break
-        else:
-            found.append((point, 0))
-    return found
-
-
-def _scales(roofline: Roofline, plot: Box) -> tuple[_Scale, _Scale]:
+def _scales(roofline: Roofline, plot: Box) -> tuple[Scale, Scale]:
     """Room for every point, every ridge and a little of both sides; at least two decades upwards."""
     intensities = [point.intensity for point in roofline.points]
     rates = [point.low or point.flops_per_second for point in roofline.points]
@@ -151,10 +107,10 @@ def _scales(roofline: Roofline, plot: Box) -> tuple[_Scale, _Scale]:
     left = min(1.0, *(value / 2.5 for value in intensities))
     right = max(8 * ridge, *(value * 4 for value in intensities))
     bottom = min(highest / 100, *(rate / 3 for rate in rates))
-    return _Scale(left, right, plot.left, plot.right), _Scale(bottom, highest * 2.2, plot.bottom, plot.top)
+    return Scale(left, right, plot.left, plot.right), Scale(bottom, highest * 2.2, plot.bottom, plot.top)
 
 
-def _roofs(roofline: Roofline, x: _Scale, y: _Scale) -> Iterator[Line]:
+def _roofs(roofline: Roofline, x: Scale, y: Scale) -> Iterator[Line]:
     """The memory roof up to the highest ridge, each compute roof from its own, and what kernels reach of both."""
     own, bandwidth = roofline.own, roofline.bandwidth
     yield from _roof("other", bandwidth, own.flops_per_second, roofline.ceilings[0].flops_per_second, x, y)
@@ -170,18 +126,18 @@ def _roofs(roofline: Roofline, x: _Scale, y: _Scale) -> Iterator[Line]:
     yield Line("ridge", x(ridge), y(own.flops_per_second), x(ridge), y(y.low))
 
 
-def _roof(role: str, bandwidth: float, low: float, high: float, x: _Scale, y: _Scale) -> Iterator[Line]:
+def _roof(role: str, bandwidth: float, low: float, high: float, x: Scale, y: Scale) -> Iterator[Line]:
     """The part of a memory roof between two rates, inside the drawing."""
     low = max(low, y.low, x.low * bandwidth)
     if high > low:
         yield Line(role, x(low / bandwidth), y(low), x(high / bandwidth), y(high))
 
 
-def _flat(role: str, rate: float, bandwidth: float, x: _Scale, y: _Scale) -> Line:
+def _flat(role: str, rate: float, bandwidth: float, x: Scale, y: Scale) -> Line:
     return Line(role, x(rate / bandwidth), y(rate), x(x.high), y(rate))
 
 
-def _slanted(roofline: Roofline, x: _Scale, y: _Scale, plot: Box, roofs: tuple[Line, ...]) -> tuple[Slanted, list[Box]]:
+def _slanted(roofline: Roofline, x: Scale, y: Scale, plot: Box, roofs: tuple[Line, ...]) -> tuple[Slanted, list[Box]]:
     """The memory roof's name above its middle, and the room that it takes as boxes along it."""
     slope = next(line for line in roofs if line.role == "own" and line.y1 != line.y2)
     angle = math.atan2(slope.y2 - slope.y1, slope.x2 - slope.x1)
@@ -189,25 +145,19 @@ def _slanted(roofline: Roofline, x: _Scale, y: _Scale, plot: Box, roofs: tuple[L
     middle_x, middle_y = (slope.x1 + slope.x2) / 2, (slope.y1 + slope.y2) / 2
     # Off the line, at a right angle to it.
     at_x, at_y = middle_x + math.sin(angle) * 7, middle_y - math.cos(angle) * 7
-    half = width_of(text, _LABEL_SIZE) / 2
+    half = width_of(text, LABEL_SIZE) / 2
     steps = range(-4, 5)
     boxes = [
-        _around(at_x + math.cos(angle) * half * step / 4, at_y + math.sin(angle) * half * step / 4, 9) for step in steps
+        around(at_x + math.cos(angle) * half * step / 4, at_y + math.sin(angle) * half * step / 4, 9) for step in steps
     ]
     return Slanted(text, at_x, at_y, math.degrees(angle)), [box for box in boxes if box.meets(plot)]
 
 
-def _roof_labels(roofline: Roofline, x: _Scale, y: _Scale, plot: Box, points: list[Box]) -> Iterator[Label]:
-    """Each compute roof's name above it, and of the own one what kernels reach below it."""
+def _roof_labels(roofline: Roofline, x: Scale, y: Scale, plot: Box, points: list[Box]) -> Iterator[Label]:
+    """Each compute roof's name above it."""
     for ceiling in roofline.ceilings:
-        rate = ceiling.flops_per_second
-        start = x(rate / roofline.bandwidth)
-        yield _flat_label(_ceiling_text(ceiling), start, plot.right, y(rate) - 6, points)
-    if roofline.memory_reach and roofline.compute_reach:
-        reached = y(roofline.own.flops_per_second * roofline.compute_reach)
-        text = f"kernels reach {quantity(roofline.compute_reach, 'fraction', 2)}"
-        start = x(roofline.own.flops_per_second / roofline.bandwidth)
-        yield _flat_label(text, start, plot.right, reached + 14, points)
+        start = x(ceiling.flops_per_second / roofline.bandwidth)
+        yield _flat_label(_ceiling_text(ceiling), start, plot.right, y(ceiling.flops_per_second) - 6, points)
 
 
 def _ceiling_text(ceiling: Ceiling) -> str:
@@ -216,7 +166,7 @@ def _ceiling_text(ceiling: Ceiling) -> str:
 
 def _flat_label(text: str, start: float, end: float, baseline: float, points: list[Box]) -> Label:
     """At the right end of its line, or further left where points are in the way."""
-    width = width_of(text, _LABEL_SIZE)
+    width = width_of(text, LABEL_SIZE)
     middle = (start + 16 + end - width) / 2
     places: list[tuple[float, Anchor, float]] = [
         (end, "end", end - width),
@@ -231,64 +181,14 @@ def _flat_label(text: str, start: float, end: float, baseline: float, points: li
     return next(free, labels[0])
 
 
-def _mark(
-    point: Point, more: int, roofline: Roofline, x: _Scale, y: _Scale, plot: Box, taken: list[Box], lines: list[Box]
-) -> Mark:
-    at_x, at_y = x(point.intensity), y(point.flops_per_second)
-    # The point's own surroundings are among what is taken: its label stands beside them.
-    others = [box for box in taken if box != _around(at_x, at_y, 7)]
-    label = None
-    for longest in _LABEL_LENGTHS:
-        text = f"{shorten(point.label, longest)} {_used(point, roofline)}{f' and {more} more' if more else ''}"
-        label = label or place(text, at_x, at_y, _LABEL_SIZE, plot, others, lines)
-    return Mark(
-        kind=point.kind,
-        x=at_x,
-        y=at_y,
-        low=_apart(y, point.low, at_y),
-        high=_apart(y, point.high, at_y),
-        roof=y(roofline.attainable(point.intensity)),
-        label=label,
-    )
-
-
-def _used(point: Point, roofline: Roofline) -> str:
-    return quantity(point.flops_per_second / roofline.attainable(point.intensity), "fraction", 2)
-
-
-def _apart(y: _Scale, value: float | None, at: float) -> float | None:
-    """Where an interval's end is drawn; None where it would vanish behind the point itself."""
-    if value is None or value <= 0:
-        return None
-    end = y(value)
-    return end if abs(end - at) > _NUDGE else None
-
-
-def _around(x: float, y: float, half: float) -> Box:
-    return Box(x - half, y - half, x + half, y + half)
-
-
 def _along(line: Line) -> list[Box]:
     """Small boxes that cover a line."""
     steps = max(1, int(math.hypot(line.x2 - line.x1, line.y2 - line.y1) / 8))
     return [
-        _around(
+        around(
             line.x1 + (line.x2 - line.x1) * step / steps,
             line.y1 + (line.y2 - line.y1) * step / steps,
             2,
         )
         for step in range(steps + 1)
     ]
-
-
-def _thousands(value: float) -> str:
-    """``100``, ``10k``."""
-    return f"{value:g}" if value < 1000 else f"{value / 1000:g}k"
-
-
-def _rate(value: float) -> str:
-    """``100 T``: FLOP/s of a tick."""
-    for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
-        if value >= factor * 0.999:
-            return f"{value / factor:g} {prefix}"
-    return f"{value:g}"

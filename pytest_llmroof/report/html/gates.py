@@ -123,16 +123,17 @@ def _place(gate: Document) -> str:
 
 
 def _unsaid(text: str | None, said: str) -> str:
-    """A further sentence, unless the reason holds it already."""
+    """What else there is to say, unless the reason holds it already."""
     shown = one_line(text or "")
-    return "" if shown in said else sentence(shown)
+    return "" if shown in said else shown
 
 
 def sentence(text: str | None) -> str:
-    """With a capital at its start where that is a plain word, for a page of prose."""
+    """With a capital at its start where that is a plain word, for a page of prose; a command stays as it is."""
     shown = one_line(text or "")
-    word = shown.split(" ", 1)[0]
-    return shown[:1].upper() + shown[1:] if word.isalpha() and word.islower() else shown
+    word, _, rest = shown.partition(" ")
+    plain = word.isalpha() and word.islower() and not rest.startswith("-")
+    return shown[:1].upper() + shown[1:] if plain else shown
 
 
 def _gauge(gate: Document) -> Gauge | None:
