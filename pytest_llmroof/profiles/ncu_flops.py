@@ -102,14 +102,20 @@ def _tensor(counts: Mapping[str, float], capability: float | None) -> tuple[list
         if (match := _TENSOR.fullmatch(name)) is not None:
             by_source.setdefault(match["source"], []).append((match, total))
     totals = {source: _without_parts(parts) for source, parts in by_source.items()}
-    for parent in [source for source in totals if len(source.split("_")) > 1]:
-        # A counter of several sources holds what theirs hold: only the rest is of one that it does not tell.
-        held = sum(totals[part] for part in parent.split("_") if part in totals)
-        totals[parent] = max(0.0, totals[parent] - held)
-    found = [
-        Operations(_precisions(source), Bounded.exactly(total), "tensor cores") for source, total in totals.items()
-    ]
+    # A counter of several sources may hold what the counters of some of them hold, or work that these leave out.
+    held: dict[str, float] = {}
+    for source in sorted(totals, key=lambda one: len(_parts(one))):
+        held[source] = sum(totals[one] - held[one] for one in held if _parts(one) < _parts(source))
+        held[source] = min(held[source], totals[source])
+    found = []
+    for source, total in totals.items():
+        least = total - held[source]
+        found.append(Operations(_precisions(source), Bounded(least, least, total), "tensor cores"))
     return found, {source for source, parts in by_source.items() if _every_path(parts, capability)}
+
+
+def _parts(source: str) -> frozenset[str]:
+    return frozenset(source.split("_"))
 
 
 def _precisions(source: str) -> tuple[str, ...]:

@@ -77,8 +77,8 @@ def test_lines_say_what_was_reached_and_waited_for(tmp_path: Path) -> None:
     points = kernel_points(read_ncu(wide(tmp_path / "k.csv", launches)), A100)
     assert kernel_lines(points) == (
         "f::gemm: 74 % of the profiled time (1 launch, 600 µs each); 30 % of the memory bandwidth, 10 % of the bf16 "
-        "peak, L2 hit rate 28 %, 25 % of shared-memory accesses are bank conflicts, warps wait 55 % of their time for other "
-        "warps of the block (barrier), the profiler reads it as limited by latency",
+        "peak, L2 hit rate 28 %, 25 % of shared-memory accesses are bank conflicts, warps wait 55 % of their time for "
+        "other warps of the block (barrier), the profiler reads it as limited by latency",
         "copy: 25 % of the profiled time (1 launch, 200 µs each)",
     )
 

@@ -157,7 +157,6 @@ def test_bytes_by_every_name(tmp_path: Path, values: dict[str, tuple[str, str]])
         ("8.0", {"sm__ops_path_tensor_src_fp16": 30, "sm__ops_path_tensor_src_fp16_dst_fp32": 20}, {"fp16": 30}),
         # Blackwell's counter of three precisions does not tell which of them it was.
         ("10.0", {"sm__ops_path_tensor_src_fp4_fp6_fp8": 600}, {"fp8/fp4": 600}),
-        ("10.0", {"sm__ops_path_tensor_src_fp4_fp6_fp8": 600, "sm__ops_path_tensor_src_fp4": 600}, {"fp4": 600}),
         ("8.0", {"sm__ops_path_tensor_op_imma_src_int8_sparsity_off": 40}, {"int8": 40}),
     ],
 )  # fmt: skip
@@ -167,6 +166,31 @@ def test_operations_are_counted_once(tmp_path: Path, cc: str, counts: dict[str, 
     assert flops(launch) == {name: (count, count) for name, count in expected.items()}
     assert launch.uncounted == ("CUDA cores",)
     assert not launch.partial
+
+
+def test_a_counter_of_several_sources_may_hold_those_of_each(tmp_path: Path) -> None:
+    counts = {"fp4_dst_fp32": 600, "fp4_fp6_dst_fp32": 600, "fp4_fp6_fp8_dst_fp32": 1000}
+    values = {**TIME, **{f"sm__ops_path_tensor_src_{name}.sum": ("", str(count)) for name, count in counts.items()}}
+    launch = one(wide(tmp_path / "k.csv", [("k", values)], cc="10.0"))
+    # Nested: 600 of fp4, and 400 more. Apart from each other: 600, 600 and 1000.
+    found = [(each.precisions, each.count.low, each.count.high) for each in launch.operations or ()]
+    assert found == [(("fp4",), 600, 600), (("fp8", "fp4"), 0, 600), (("fp8", "fp4"), 400, 1000)]
+
+
+def test_the_counters_of_the_full_set_tell_all_of_a_hopper(tmp_path: Path) -> None:
+    names = (
+        "op_hgmma_src_bf16_dst_fp32_sparsity_off", "op_hgmma_src_bf16_dst_fp32_sparsity_on",
+        "op_hgmma_src_fp16_sparsity_off", "op_hgmma_src_tf32_dst_fp32_sparsity_off", "op_igmma_src_int8_sparsity_off",
+        "op_hmma_src_bf16_dst_fp32_sparsity_off", "op_hmma_src_fp16_dst_fp16_sparsity_off",
+        "op_hmma_src_fp16_dst_fp32_sparsity_off", "op_hmma_src_tf32_dst_fp32_sparsity_off",
+        "op_imma_src_int8_sparsity_off", "src_fp8_sparsity_off", "src_fp8_sparsity_on", "op_bmma_src_int1", "src_fp64",
+    )  # fmt: skip
+    rates = {f"sm__ops_path_tensor_{name}.sum.per_cycle_elapsed": ("1/cycle", "0") for name in names}
+    rates["sm__ops_path_tensor_op_hgmma_src_bf16_dst_fp32_sparsity_off.sum.per_cycle_elapsed"] = ("1/cycle", "1000")
+    cycles = {"smsp__cycles_elapsed.avg.per_second": ("Ghz", "1.5")}
+    graph = one(wide(tmp_path / "k.csv", [("graph", {**TIME, **cycles, **rates})], cc="9.0"))
+    assert flops(graph)["bf16"] == pytest.approx((1.5e7, 1.5e7))  # 1000 x 1.5 GHz x 10 us
+    assert (graph.partial, graph.uncounted) == (False, ("CUDA cores",))
 
 
 def test_a_path_that_was_not_counted_may_have_done_the_rest(tmp_path: Path) -> None:
