@@ -58,12 +58,13 @@ def ask(spec: WindowSpec, block: Block | None = None) -> Window:
     """
     spec = within(spec, block) if block is not None else spec
     servers = [source for source in spec.telemetry if source.kind == "prometheus"]
-    others = [source.shown for source in spec.telemetry if source.kind != "prometheus"]
-    if others:
-        # Its clock, its replicas and its requests would be others than those of the sources beside it.
+    paths = [(source.path, source.shown) for source in spec.telemetry if source.path is not None]
+    live = [source.shown for source in spec.telemetry if source.kind != "prometheus" and source.path is None]
+    if live:
+        # It would be sampled now, and what Prometheus scraped of it would count twice.
         raise SourceError(
-            f"{', '.join(others)}: cannot stand beside a Prometheus server",
-            "give it a window of its own",
+            f"{', '.join(live)}: a live server cannot stand beside a Prometheus server",
+            "give it a window of its own, or let Prometheus scrape it",
         )
     if spec.repeat > 1:
         raise SourceError(
@@ -80,6 +81,10 @@ def ask(spec: WindowSpec, block: Block | None = None) -> Window:
         served_model_name=spec.served_model_name,
         engines=with_engines(spec.engines),
     )
+    if paths:
+        from pytest_llmroof.telemetry.fleetfiles import with_files
+
+        window = with_files(window, paths, with_engines(spec.engines))
     _refuse_few(spec, window)
     if block is None:
         return window

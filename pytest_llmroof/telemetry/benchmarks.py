@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from pytest_llmroof.data import load
@@ -78,6 +79,7 @@ def client_of(key: str, run: Run, location: str) -> Client:
         computed_tokens=_figure(run, tool, "computed_tokens"),
         failure=next(iter(texts(at(run, "failures"))), None),
         started=started,
+        ended_local=_local(run, tool),
         requests=requests,
         definitions=_definitions(tool),
         settings=_settings(run, tool),
@@ -88,6 +90,15 @@ def client_of(key: str, run: Run, location: str) -> Client:
     if client.completed == 0:
         return client
     return replace(client, summaries=_summaries(run, tool, client), duration_seconds=_duration(client))
+
+
+def _local(run: Run, tool: Mapping[str, Any]) -> float | None:
+    """When a run ended, by a clock that names no time zone."""
+    text = _text(run, tool, "ended_local")
+    try:
+        return datetime.strptime(text, "%Y%m%d-%H%M%S").replace(tzinfo=UTC).timestamp() if text else None
+    except ValueError:
+        return None
 
 
 def records_client(text: str, location: str) -> Client | None:

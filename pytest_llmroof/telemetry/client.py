@@ -61,7 +61,8 @@ class Client:
     most requests that were under way at a time, ``batch`` how many sequences the tool meant to keep decoding at once
     while it sent nothing else. ``computed_tokens`` are the prompt tokens that no cache held, where the tool knows it.
     ``failure`` is why requests failed, the commonest reason. ``accept_length`` and ``acceptance_rate`` are of
-    speculative decoding, as the server told the tool. ``settings`` tell loads apart. ``started`` is Unix seconds.
+    speculative decoding, as the server told the tool. ``settings`` tell loads apart. ``started`` is Unix seconds;
+    ``ended_local`` is when the file was written by a clock of an unknown time zone, as if that was UTC.
     """
 
     tool: str
@@ -83,6 +84,7 @@ class Client:
     computed_tokens: float | None = None
     failure: str | None = None
     started: float | None = None
+    ended_local: float | None = None
     requests: tuple[Request, ...] = ()
     summaries: Mapping[str, Summary] = field(default_factory=dict)
     definitions: Mapping[str, str] = field(default_factory=dict)
