@@ -14,7 +14,7 @@ from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.hardware_load import Stretch, span
 from pytest_llmroof.analysis.thresholds import remedy
 from pytest_llmroof.bounded import Bounded
-from pytest_llmroof.telemetry.hardware import Gpu, Hardware
+from pytest_llmroof.telemetry.hardware import WRONG, Gpu, Hardware
 from pytest_llmroof.telemetry.window import Series
 
 Over = Literal["load", "window"]
@@ -36,6 +36,8 @@ class Reading:
     over: Over
     seconds: float
     """From the first to the last moment that the samples speak of."""
+    seen: Stretch
+    """That first and last moment themselves, on the window's clock."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,9 @@ def _read(facts: WindowFacts, gpu: Gpu, quantity: str, of_every_replica: bool) -
     assert hardware is not None
     series = gpu.series.get(quantity)
     if quantity in gpu.unusable:
-        return Unread(
-            f"{_name(gpu, quantity)} of {gpu.identity} cannot be used: {gpu.unusable[quantity]}",
-            remedy("profiling_fields") if quantity in PROFILED else None,
-        )
+        why = gpu.unusable[quantity]
+        reason = f"{_name(gpu, quantity)} of {gpu.identity} cannot be used: {why}"
+        return Unread(reason, _mended(hardware, quantity, why))
     if series is None or not series.times:
         return Unread(
             f"no {described(quantity)} in {hardware.location or 'the counters'}", hardware.missing.get(quantity)
@@ -93,6 +94,13 @@ def _read(facts: WindowFacts, gpu: Gpu, quantity: str, of_every_replica: bool) -
     if inside.times and whole is not None:
         return _reading(inside, looks_back, "window", quantity, (whole,))
     return Unread(_too_short(facts, hardware, looks_back), _shorter(hardware))
+
+
+def _mended(hardware: Hardware, quantity: str, why: str) -> str | None:
+    """What would make an unusable quantity usable."""
+    if any(words in why for words in WRONG):
+        return remedy("plain_counters")
+    return remedy("profiling_fields") if quantity in PROFILED and "dcgm" in hardware.kinds else None
 
 
 def silent(facts: WindowFacts, gpu: Gpu) -> tuple[str, ...]:
@@ -146,8 +154,24 @@ def _reading(inside: Series, looks_back: float, over: Over, quantity: str, where
         low, high = max(low, mean - error), min(high, mean + error)
     if quantity not in FRACTIONS:
         low, high = mean - spread, mean + spread
-    bounded = Bounded(mean, min(low, mean), max(high, mean))
-    return Reading(bounded, len(inside.times), over, loaded)
+    ends = Bounded(mean, min(low, mean), max(high, mean))
+    bounded = _beyond(ends, quantity, loaded / sum(ended - begun for begun, ended in where)) if over == "load" else ends
+    return Reading(bounded, len(inside.times), over, loaded, (first, last))
+
+
+def _beyond(ends: Bounded, quantity: str, seen: float) -> Bounded:
+    """Of load before the first sample and after the last one anything may be true, unless it is a small part."""
+    unseen = 1 - seen
+    if unseen <= counter_constant("unseen_ends"):
+        return ends
+    rest = unseen if quantity in FRACTIONS else 2 * unseen * ends.value
+    return Bounded(ends.value, ends.low * seen, max(ends.value, ends.high * seen + rest))
+
+
+def common(readings: Sequence[Reading]) -> Stretch:
+    """The time that all of them speak of, from its first moment to its last; of no length where there is none."""
+    begun = max(reading.seen[0] for reading in readings)
+    return begun, max(begun, min(reading.seen[1] for reading in readings))
 
 
 def _covered(times: Sequence[float], looks_back: float) -> float:

@@ -16,7 +16,8 @@ from pytest_llmroof.analysis.communication import communicates
 from pytest_llmroof.analysis.constants import counter_constant, counter_rows
 from pytest_llmroof.analysis.diagnosis import Evidence
 from pytest_llmroof.analysis.facts import WindowFacts
-from pytest_llmroof.analysis.hardware import Over, Reading, Unread, read, silent
+from pytest_llmroof.analysis.hardware import Over, Reading, Unread, common, read, silent
+from pytest_llmroof.analysis.hardware_load import Stretch, beyond_samples
 from pytest_llmroof.analysis.hardware_serving import serving
 from pytest_llmroof.analysis.measurement import Measurement, Outcomes
 from pytest_llmroof.analysis.observed import Observed, Rest, Sign
@@ -39,7 +40,7 @@ class Figures:
     values: Mapping[str, float]
     over: Over | None
     source: str
-    missing: tuple[str, ...] = ()
+    seen: Stretch = (0.0, 0.0)
 
     @property
     def text(self) -> str:
@@ -84,6 +85,7 @@ def figures(facts: WindowFacts) -> Figures | None:
         return None
     values: dict[str, float] = {}
     over: Over | None = None
+    seen = (0.0, 0.0)
     for name, quantity in _QUANTITIES.items():
         readings = [_of(facts, gpu, quantity) for gpu in gpus]
         known = [reading for reading in readings if isinstance(reading, Reading)]
@@ -91,7 +93,7 @@ def figures(facts: WindowFacts) -> Figures | None:
             continue
         whole = any(reading.over != "load" for reading in known)
         if name == "engine":
-            over = "window" if whole else "load"
+            over, seen = "window" if whole else "load", common(known)
         elif whole:
             continue
         values[name] = sum(reading.bounded.value for reading in known) / len(known)
@@ -99,7 +101,7 @@ def figures(facts: WindowFacts) -> Figures | None:
         return None
     if over == "load" and (link := _link(facts, gpus)) is not None:
         values["link"] = link
-    return Figures(values, over, gpus[0].names.get("gr_engine", "GPU counters"))
+    return Figures(values, over, gpus[0].names.get("gr_engine", "GPU counters"), seen)
 
 
 def counters_missing(facts: WindowFacts, letters: tuple[str, ...]) -> Iterator[str]:
@@ -153,19 +155,27 @@ def _idle(facts: WindowFacts, found: Figures) -> float | None:
     """Idle time of the GPUs as a share of the loaded time; None where the averages cannot tell.
 
     Of averages over the whole window what was not busy is taken off: (1 - engines) window - (window - busy), by the
-    least busy time. Idle stages of a pipeline are bubbles, which are another cause.
+    least busy time; the window is the time that the averages cover, and no load may lie outside of it. Idle stages of a
+    pipeline are bubbles, which are another cause.
     """
     if facts.deployment.pipeline_parallel > 1:
         return None
     engine = found.values["engine"]
     if found.over == "load":
         return max(0.0, 1 - engine)
-    busy, duration = facts.busy, facts.duration_seconds
     if len(facts.window.engines) > 1:
         return None  # one replica's GPUs may have had nothing to do while another's did
-    if busy is None or not duration or is_bound(busy) or busy.seconds.low <= 0:
+    busy = facts.busy
+    if busy is None or is_bound(busy) or busy.seconds.low <= 0:
         return None
-    return max(0.0, ((1 - engine) * duration - (duration - busy.seconds.low)) / busy.seconds.low)
+    least = busy.seconds.low
+    if beyond_samples(facts, found.seen) > counter_constant("unseen_ends") * least:
+        return None
+    covered = found.seen[1] - found.seen[0]
+    low, high = (((1 - engine) * covered - (covered - seconds)) / seconds for seconds in (least, busy.seconds.high))
+    if high - max(0.0, low) > counter_constant("idle_unsure"):
+        return None
+    return max(0.0, low)
 
 
 def _link(facts: WindowFacts, gpus: tuple[Gpu, ...]) -> float | None:

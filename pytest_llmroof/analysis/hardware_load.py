@@ -6,6 +6,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
+from pytest_llmroof.analysis.busytime import load_span
+from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.residency import requests
 from pytest_llmroof.analysis.tokens import requests_at
 from pytest_llmroof.telemetry.window import Engine, Series, Window
@@ -34,6 +36,17 @@ def span(window: Window) -> Stretch | None:
     if window.started is None or not window.duration_seconds:
         return None
     return window.started, window.started + window.duration_seconds
+
+
+def beyond_samples(facts: WindowFacts, seen: Stretch) -> float:
+    """Seconds of the window outside of ``seen`` in which there may have been load: none where all of it lies inside."""
+    whole, load = span(facts.window), load_span(facts.window)
+    if whole is None:
+        return 0.0
+    begun, ended = load or whole
+    if facts.loaded:  # prompts may be computed for long before a counter moves
+        begun, ended = min(begun, facts.loaded[0][0]), max(ended, facts.loaded[-1][1])
+    return max(0.0, seen[0] - begun) + max(0.0, ended - seen[1])
 
 
 def _of_client(window: Window) -> tuple[Stretch, ...] | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pytest_llmroof.analysis.busytime import is_bound
 from pytest_llmroof.analysis.consistency import contradictions
 from pytest_llmroof.analysis.facts import WindowFacts
-from pytest_llmroof.analysis.hardware import Reading, Unread, averaging, described, read, silent
+from pytest_llmroof.analysis.hardware import Reading, Unread, averaging, common, described, read, silent
+from pytest_llmroof.analysis.hardware_load import Stretch, beyond_samples
 from pytest_llmroof.analysis.hardware_serving import Serving, by_host, serving
 from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData, Outcome
 from pytest_llmroof.analysis.thresholds import remedy
@@ -128,7 +129,7 @@ def _over(facts: WindowFacts, metric: str, found: Serving) -> Outcome:
     if not over_load:
         if metric in _CLOCKED:
             return NoData(metric, f"{_undecided(facts)}; a resting GPU lowers its clock", remedy("more_counters"))
-        bounded = _widened(facts, metric, bounded)
+        bounded = _widened(facts, metric, bounded, common(readings))
     undecided = None if over_load or bounded.exact else _undecided(facts)
     if found.unseen and metric != "hardware.clock":
         known = len(readings) / (len(readings) + found.unseen)
@@ -172,13 +173,13 @@ def _of_gpu(facts: WindowFacts, metric: str, gpu: Gpu) -> Reading | Unread:
         return Unread(f"hfu needs the clock beside the tensor pipe's activity: {clock.reason}", clock.remedy)
     ratio, pipe = clock.bounded.scaled(1 / of_peak), reading.bounded
     product_of_both = Bounded(pipe.value * ratio.value, pipe.low * ratio.low, pipe.high * ratio.high)
-    return Reading(product_of_both, reading.samples, reading.over, reading.seconds)
+    return replace(reading, bounded=product_of_both)
 
 
 def _mapped(reading: Reading | Unread, function: Callable[[float], float]) -> Reading | Unread:
     if isinstance(reading, Unread):
         return reading
-    return Reading(reading.bounded.map(function), reading.samples, reading.over, reading.seconds)
+    return replace(reading, bounded=reading.bounded.map(function))
 
 
 def _mean(values: Sequence[Bounded]) -> Bounded:
@@ -190,15 +191,19 @@ def _mean(values: Sequence[Bounded]) -> Bounded:
     )
 
 
-def _widened(facts: WindowFacts, metric: str, bounded: Bounded) -> Bounded:
-    """A mean over the whole window, as one of the load: a GPU that rests outside of the load did it all inside."""
-    share = _least_share(facts)
-    if metric == "hardware.idle":
-        active = 1 - bounded.low
-        low = max(0.0, 1 - active / share) if share > 0 else 0.0
-        return Bounded(bounded.value, min(low, bounded.low), bounded.high)
-    high = min(1.0, bounded.high / share) if share > 0 else 1.0
-    return Bounded(bounded.value, bounded.low, max(high, bounded.high))
+def _widened(facts: WindowFacts, metric: str, bounded: Bounded, seen: Stretch) -> Bounded:
+    """A mean over time with and without load, as one of the load: a GPU that rests outside of it did all of it inside.
+
+    Where load may have been before the first sample or after the last one, it may have done anything there.
+    """
+    complement = _KINDS[metric].complement
+    active = bounded.map(lambda value: 1 - value) if complement else bounded
+    covered, beyond = seen[1] - seen[0], beyond_samples(facts, seen)
+    busy = _busy(facts)
+    most = min(1.0, (active.high * covered + beyond) / busy.low) if busy.low > 0 else 1.0
+    least = active.low * covered / (covered + beyond)
+    found = Bounded(active.value, min(least, active.value), max(most, active.value))
+    return found.map(lambda value: 1 - value) if complement else found
 
 
 def _alone(facts: WindowFacts) -> bool:
@@ -206,12 +211,11 @@ def _alone(facts: WindowFacts) -> bool:
     return not facts.window.engines and facts.window.client is None
 
 
-def _least_share(facts: WindowFacts) -> float:
-    """The least share of the window that was under load; 0 where only an upper bound is known."""
-    if facts.busy is None or not facts.duration_seconds:
-        return 0.0
-    low = 0.0 if is_bound(facts.busy) else facts.busy.seconds.low
-    return min(1.0, low / facts.duration_seconds)
+def _busy(facts: WindowFacts) -> Bounded:
+    """How long the window was under load; from 0 on where only an upper bound is known."""
+    if facts.busy is None:
+        return Bounded(0.0, 0.0, facts.duration_seconds or 0.0)
+    return Bounded(0.0, 0.0, facts.busy.seconds.high) if is_bound(facts.busy) else facts.busy.seconds
 
 
 def _undecided(facts: WindowFacts) -> str:

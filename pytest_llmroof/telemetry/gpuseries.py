@@ -24,6 +24,10 @@ SHARES: Final = frozenset({
 _ROUNDING: Final = 0.02
 #: A GPU that is busy by this share, or draws this share of its power limit, does not compute nothing.
 _BUSY: Final = 0.5
+#: What no GPU that can be read is without: 0 of it stands for no value.
+_NEVER_ZERO: Final = frozenset({"sm_clock_hertz", "memory_clock_hertz", "power_limit_watts", "memory_total_bytes"})
+#: More than a GPU can do, by the end of the quantity's name: such a figure is in another unit than it should be.
+_MOST: Final = {"clock_hertz": (1e10, "Hz"), "bytes_per_second": (1e13, "B/s"), "power_watts": (1e4, "W")}
 #: Totals of time, which cannot grow by more than the time between two samples (and what clocks differ by).
 _TIMES: Final = frozenset({"thermal_seconds", "power_seconds"})
 _CLOCKS_DIFFER: Final = 0.1
@@ -144,14 +148,18 @@ def _gauges(history: _History) -> dict[str, Series]:
         pairs = [
             (time, one.gauges[quantity])
             for time, one in zip(history.times, history.readings, strict=True)
-            if quantity in one.gauges
+            if quantity in one.gauges and (one.gauges[quantity] or quantity not in _NEVER_ZERO)
         ]
-        found[quantity] = Series(tuple(time for time, _ in pairs), tuple(value for _, value in pairs))
+        if pairs:
+            found[quantity] = Series(tuple(time for time, _ in pairs), tuple(value for _, value in pairs))
     return found
 
 
 def _blanks(history: _History, there: Iterable[str]) -> dict[str, str]:
-    blanks = {quantity: why for one in history.readings for quantity, why in one.blank.items()}
+    blanks = {
+        quantity: f"{_name(history, quantity)} says 0, as no GPU does: it is not measured"
+        for quantity in _quantities(history, "gauges")
+    } | {quantity: why for one in history.readings for quantity, why in one.blank.items()}
     return {quantity: why for quantity, why in blanks.items() if quantity not in set(there)}
 
 
@@ -160,6 +168,9 @@ def _impossible(quantity: str, series: Series, name: str, mig: MigSlice | None) 
     low, high = min(series.values), max(series.values)
     if low < 0:
         return f"{name} is {low:g}, which it cannot be"
+    for end, (most, unit) in _MOST.items():
+        if quantity.endswith(end) and high > most:
+            return f"{name} says {high:.3g} {unit}, more than a GPU can do: it is in another unit, or a total"
     if quantity in SHARES and high > 1 + _ROUNDING:
         slices = ": a known fault of slices" if mig is not None else ""
         return f"{name} says {high * 100:.4g} %, more than the whole{slices}"
@@ -187,6 +198,13 @@ def _silent(gauges: Mapping[str, Series], exporter: Exporter, history: _History)
         reason = f"{names} say 0 while {busy[dead[0]]}: they are not measured (a profiler on the GPU, or DCGM stalled)"
         return dict.fromkeys(there, reason)
     running = gauges.get("gr_engine")
+    if running is not None and max(running.values) > _BUSY and "utilization" in gauges:
+        used = gauges["utilization"]
+        if not any(used.values):
+            found["utilization"] = (
+                f"{_name(history, 'utilization')} says 0 while {_name(history, 'gr_engine')} says "
+                f"{max(running.values) * 100:.0f} %: it is not measured"
+            )
     if running is not None and min(running.values) > _BUSY:
         for quantity in ("sm_active", "dram"):
             if quantity in gauges and not any(gauges[quantity].values):

@@ -22,8 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from pytest_llmroof.telemetry.window import Series
+
+#: Parts of reasons why figures cannot be used that were measured, so that no right or package is missing.
+WRONG: Final = ("more than the whole", "more than a GPU can do", "which it cannot be")
 
 
 @dataclass(frozen=True)

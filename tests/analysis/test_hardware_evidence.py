@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from gpu_counters import gpu, gpus, watched
 from hand_facts import decoding, engine, exactly, llama_8b, llama_70b, prefilling, series
+from made_windows import moving
 
 from pytest_llmroof.analysis.attribute import attribute
 from pytest_llmroof.analysis.attribution import Attribution
@@ -164,6 +165,31 @@ def test_the_load_is_taken_off_a_window_that_was_not_all_busy() -> None:
     bound = replace(facts, busy=Busy(Bounded(60, 5, 60), "the window"))
     assert observed_by_counters(bound) is None
     assert "nor is the busy time known" in next(iter(counters_missing(bound, ("C", "D"))))
+
+
+def test_the_load_is_taken_off_the_time_that_the_averages_cover() -> None:
+    # Averages over 15 s at 30 and 45 s cover 15 to 45 s. Engines were active for 11 s of them.
+    def idle(begun: float, ended: float) -> float | None:
+        facts = decoding(TP8, 0.0262, engines=BURST)
+        progress = moving(tuple(range(61)), begun, ended)
+        rested = gpus(8, times=[30, 45], gr_engine=11 / 30, dram=0.1)
+        window = watched(replace(facts.window, started=0.0, progress=progress), *rested, averaging=15.0)
+        busy = Busy(Bounded(20, 19, 21), "first to last movement of the counters")
+        observed = observed_by_counters(replace(facts, window=window, busy=busy))
+        return None if observed is None else observed.idle_between
+
+    # (1 - 11 / 30) 30 - (30 - 19) = 8 of 19 s: not (1 - 11 / 30) 60 - (60 - 19), which is below 0.
+    assert idle(20, 40) == pytest.approx(8 / 19)
+    # Of a load from 0 to 20 s only a quarter was seen.
+    assert idle(0, 20) is None
+
+
+def test_a_busy_time_that_is_hardly_known_tells_no_idle_time() -> None:
+    facts = decoding(TP8, 0.0262, engines=BURST)
+    window = watched(replace(facts.window, started=0.0), *gpus(8, times=[30, 60], gr_engine=0.30), averaging=30.0)
+    facts = replace(facts, window=window, busy=Busy(Bounded(24, 20, 28), "first to last movement of the counters"))
+    # 10 % of 20 s, or 10 of 28 s.
+    assert observed_by_counters(facts) is None
 
 
 def test_missing_and_silent_fields_abstain_and_say_what_to_switch_on() -> None:

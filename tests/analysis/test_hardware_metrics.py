@@ -145,6 +145,39 @@ def test_a_load_shorter_than_the_averages_is_known_between_bounds() -> None:
     assert "a resting GPU lowers its clock" in clock.reason
 
 
+def burst_of(begun: float, ended: float) -> Window:
+    """A minute, with a load between two moments that samples of each second tell."""
+    times = tuple(range(61))
+    made = engine(itl=0.0262, outputs=9000, steps=700, present=None, span=(0, 60))
+    return window(made, seconds=60.0, progress=moving(times, begun, ended), samples=61)
+
+
+def test_averages_that_leave_out_a_part_of_the_load_bound_little() -> None:
+    # Averages over 15 s at 30 and 45 s see 15 to 45 s; the load was from 0 to 20 s, at 42 %: 5 of 15 s in the first.
+    early = watched(burst_of(0, 20), *gpus(4, times=[30, 45], dram=[0.14, 0.0], gr_engine=[0.33, 0.0]), averaging=15.0)
+    busy = value(of(early), "hardware.mbu")
+    # Of 15 s of the load nobody saw anything: at most (0.07 x 30 + 15) / 18 = 95 %, not 0.07 x 60 / 18 = 23 %.
+    assert busy.high == pytest.approx((0.07 * 30 + 15) / 18)
+    assert busy.low == pytest.approx(0.07 * 30 / 45)
+    # Idle by the same: 1 - (0.165 x 30 + 15) / 18 is below 0, and no more than 1 - 0.165 x 30 / 45.
+    idle = value(of(early), "hardware.idle")
+    assert (idle.low, idle.high) == pytest.approx((0.0, 1 - 0.165 * 30 / 45))
+    # All of a load from 20 to 40 s was seen: at most 0.07 x 30 / 18.
+    middle = watched(burst_of(20, 40), *gpus(4, times=[30, 45], dram=[0.07, 0.07]), averaging=15.0)
+    assert value(of(middle), "hardware.mbu").high == pytest.approx(0.07 * 30 / 18)
+
+
+def test_samples_of_the_end_of_the_load_do_not_speak_for_all_of_it() -> None:
+    # Of 60 s of load the last 11 s were seen, at 42 %: of the others, 49 of 60 s, anything may be true.
+    late = watched(loaded(), *gpus(4, times=range(50, 61), dram=0.42, sm_clock_hertz=1.83e9))
+    found = value(of(late), "hardware.mbu")
+    assert (found.value, found.low, found.high) == pytest.approx((0.42, 0.42 * 11 / 60, 0.42 * 11 / 60 + 49 / 60))
+    assert value(of(late), "hardware.clock").low == pytest.approx(11 / 60)
+    # A start and an end that take less than a tenth are let pass.
+    most = watched(loaded(), *gpus(4, times=range(5, 60), dram=0.42))
+    assert value(of(most), "hardware.mbu").bounded.exact
+
+
 def test_a_window_shorter_than_the_averages_is_not_measured() -> None:
     found = nothing(of(watched(loaded(), *gpus(4, times=[0, 60], dram=0.5), averaging=90.0)), "hardware.mbu")
     assert found.reason == (
@@ -234,6 +267,22 @@ def test_fields_that_read_zero_under_load_were_not_measured(fields: dict[str, fl
     )
     assert found.remedy is not None
     assert "SYS_ADMIN" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("why", "remedy"),
+    [
+        ("DCGM_FI_PROF_DRAM_ACTIVE says 4200 %, more than the whole", "record the exporter itself: its activities are"),
+        ("DCGM_FI_PROF_DRAM_ACTIVE is -0.5, which it cannot be", "record the exporter itself: its activities are"),
+        ("DCGM_FI_PROF_DRAM_ACTIVE: DCGM did not find it", "have DCGM measure the DCGM_FI_PROF_* fields"),
+    ],
+)
+def test_what_was_measured_wrongly_asks_for_no_rights(why: str, remedy: str) -> None:
+    seen = gpu(0, gr_engine=0.97, changes={"unusable": {"dram": why}})
+    found = nothing(of(watched(loaded(), seen)), "hardware.mbu")
+    assert found.reason == f"activity of the memory interface of gpu 0 of host-1 cannot be used: {why}"
+    assert found.remedy is not None
+    assert found.remedy.startswith(remedy)
 
 
 def test_a_tensor_pipe_at_rest_is_real() -> None:

@@ -137,6 +137,41 @@ def test_a_single_silent_field(tmp_path: Path) -> None:
     assert gpu.series["tensor"].values == (0.0,)  # a decode of matrix-vector products leaves the tensor pipe idle
 
 
+def test_a_utilization_of_zero_beside_engines_at_work_was_not_measured(tmp_path: Path) -> None:
+    page = dcgm_page({"PROF_GR_ENGINE_ACTIVE": 0.98, "PROF_DRAM_ACTIVE": 0.4, "DEV_GPU_UTIL": 0})
+    gpu = only_gpu(window_of(tmp_path, {"dcgm.prom": page}))
+    assert gpu.unusable == {
+        "utilization": "DCGM_FI_DEV_GPU_UTIL says 0 while DCGM_FI_PROF_GR_ENGINE_ACTIVE says 98 %: it is not measured"
+    }
+    assert set(gpu.series) == {"gr_engine", "dram"}
+
+
+def test_a_clock_of_zero_is_no_clock(tmp_path: Path) -> None:
+    """No GPU that answers stands still; and where some samples hold none, the others count."""
+    files = {f"{at}.prom": dcgm_page({"DEV_SM_CLOCK": mhz, "DEV_MEM_CLOCK": 0, "DEV_POWER_USAGE": at}, T0 + at)
+             for at, mhz in ((1, 0), (2, 1755))}  # fmt: skip
+    gpu = only_gpu(window_of(tmp_path, files))
+    assert gpu.series["sm_clock_hertz"].values == (1.755e9,)
+    assert gpu.unusable == {
+        "memory_clock_hertz": "DCGM_FI_DEV_MEM_CLOCK says 0, as no GPU does: it is not measured"
+    }
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("DEV_SM_CLOCK", 1_752_000, "1.75e+12 Hz"),  # kHz where MHz should stand
+        ("PROF_NVLINK_TX_BYTES", 4e15, "4e+15 B/s"),  # a total where a rate should stand
+        ("DEV_POWER_USAGE", 642_500, "6.42e+05 W"),  # mW
+    ],
+)
+def test_more_than_a_gpu_can_do_is_in_another_unit(tmp_path: Path, field: str, value: float, said: str) -> None:
+    gpu = only_gpu(window_of(tmp_path, {"dcgm.prom": dcgm_page({field: value, "PROF_DRAM_ACTIVE": 0.4})}))
+    ((_, why),) = gpu.unusable.items()
+    assert why == f"DCGM_FI_{field} says {said}, more than a GPU can do: it is in another unit, or a total"
+    assert set(gpu.series) == {"dram"}
+
+
 def test_an_idle_gpu_is_no_contradiction(tmp_path: Path) -> None:
     page = dcgm_page({"DEV_GPU_UTIL": 0, "PROF_GR_ENGINE_ACTIVE": 0, "PROF_DRAM_ACTIVE": 0})
     gpu = only_gpu(window_of(tmp_path, {"dcgm.prom": page}))
