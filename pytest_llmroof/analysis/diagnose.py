@@ -179,7 +179,23 @@ def _evidence(
         yield from evidence.of_first_token(facts, split, finding.letters)
     if finding.letters != ("G",) and "E" not in finding.letters:
         yield from padding(facts, outcomes)
+        yield from _of_kernels(facts, finding)
         yield from evidence.of_losses(facts, split, finding.letters, observed)
+
+
+def _of_kernels(facts: WindowFacts, finding: Finding) -> Iterator[Evidence]:
+    """What kernels that were profiled one by one speak for, and what their profiler's own rules say of slow ones."""
+    table = facts.profile.kernels if facts.profile is not None else None
+    if table is None:
+        return
+    from pytest_llmroof.analysis.kernelevidence import kernel_evidence
+    from pytest_llmroof.analysis.kernelpoints import kernel_points, rule_quotes
+
+    gpu = facts.deployment.accelerator
+    yield from kernel_evidence(table, gpu)
+    if "F" in finding.letters:
+        for quote in rule_quotes(kernel_points(table, gpu)):
+            yield Evidence("F", True, quote, table.location)
 
 
 def _ranks_missing(split: Attribution | None, observed: Observed | None) -> Iterator[str]:

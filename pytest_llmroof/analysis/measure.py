@@ -27,6 +27,7 @@ from pytest_llmroof.analysis.thresholds import remedy
 from pytest_llmroof.analysis.workmetrics import prefill_metric, window_metric
 from pytest_llmroof.data import load
 from pytest_llmroof.errors import ConfigError
+from pytest_llmroof.profiles.profile import Profile
 from pytest_llmroof.roofline.deployment import Deployment, element_bytes
 
 
@@ -82,6 +83,8 @@ class Measurements(Mapping[str, Outcome]):
 
     def _outcome(self, name: str) -> Outcome:
         metric = metric_of(name)
+        if _family(name) in ("kernels", "hfu") and (profiled := self._profiled(name)) is not None:
+            return profiled
         for need in metric.needs:
             if (lacking := lacks(name, self.facts.deployment, need)) is not None:
                 # Where no source here tells it, naming a GPU would not help.
@@ -92,6 +95,24 @@ class Measurements(Mapping[str, Outcome]):
         if not isinstance(measured, Measurement) or metric.needs != ("gpu", "model") or not self._alternatives:
             return measured
         return replace(measured, alternatives=self._with_other_assumptions(measured))
+
+    def _profiled(self, name: str) -> Outcome | None:
+        """What kernels that were profiled one by one tell of a metric; None where there are none.
+
+        Of HFU the counters of the whole window go first, which profiled kernels are a part of.
+        """
+        profile = self.facts.profile
+        if profile is None or profile.kernels is None:
+            return _refused_kernels(name, profile) if name != "hfu" else None
+        from pytest_llmroof.analysis.kernelmetrics import kernel_outcome
+
+        outcome = kernel_outcome(profile.kernels, self.facts.deployment.accelerator, name)
+        if name != "hfu" or self.facts.window.hardware is None:
+            return outcome
+        whole = self._sound(name, metric_of(name), hardware_metric(self.facts, name))
+        if isinstance(whole, Measurement):
+            return replace(whole, other=outcome) if isinstance(outcome, Measurement) else whole
+        return outcome
 
     def _sound(self, name: str, metric: Metric, measured: Outcome) -> Outcome:
         """The measurement, unless the inputs that it rests on contradict each other."""
@@ -202,6 +223,14 @@ def _elsewhere(name: str) -> NoData | None:
         return None
     key, reason = sources[_family(name)]
     return NoData(name, reason, remedy(key))
+
+
+def _refused_kernels(name: str, profile: Profile | None) -> NoData | None:
+    """Why a report of kernels that was named is not read."""
+    for refused in profile.refused if profile is not None else ():
+        if refused.file.kind in ("ncu report", "ncu csv"):
+            return NoData(name, refused.reason, refused.remedy or remedy("ncu"))
+    return None
 
 
 def _other_deployments(facts: WindowFacts) -> Iterator[tuple[str, Deployment]]:

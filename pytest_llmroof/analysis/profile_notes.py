@@ -19,6 +19,7 @@ def _notes(facts: WindowFacts) -> Iterator[str]:
     assert facts.profile is not None
     for one in facts.profile.timelines:
         yield from one.notes
+    yield from facts.profile.kernels.notes if facts.profile.kernels is not None else ()
     found = parts(facts)
     if isinstance(found, Silent):
         if facts.profile.timelines:

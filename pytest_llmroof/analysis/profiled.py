@@ -86,8 +86,9 @@ def _part(figures: TimelineFigures, phase: Phase) -> Part | None:
 
 def _nothing(profile: Profile) -> Silent:
     """Why no timeline was read."""
-    if profile.refused:
-        first = profile.refused[0]
+    timelines = [one for one in profile.refused if not one.file.kind.startswith("ncu")]
+    if timelines:
+        first = timelines[0]
         return Silent(first.reason, first.remedy or remedy("profile"))
     if profile.summaries:
         refusal = profile.summaries[0].refusal()

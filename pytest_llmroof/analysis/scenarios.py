@@ -9,8 +9,6 @@ from typing import Final
 
 from pytest_llmroof.data import load
 
-#: The instruments whose figures this package reads.
-READ_HERE: Final = ("recorder", "dcgm", "torch_profile", "nsys")
 LETTERS: Final = ("A", "B", "C", "D", "E", "F", "G")
 
 
@@ -74,9 +72,7 @@ def without_scenario(key: str) -> str:
 
 def missing(letters: Iterable[str], have: Iterable[str] = ()) -> tuple[str, ...]:
     """What would tell scenarios apart: one line for each instrument but those in ``have``, with all that it shows and
-    its command.
-
-    What a recording would show is read here; the other instruments are for people, who are told to look at them.
+    the command that makes it telemetry.
     """
     letters, have, shown = tuple(letters), tuple(have), dict[str, list[str]]()
     for letter in letters:
@@ -84,14 +80,9 @@ def missing(letters: Iterable[str], have: Iterable[str] = ()) -> tuple[str, ...]
             if check.instrument not in have:
                 shown.setdefault(check.instrument, []).append(check.what)
     data = load("scenarios.yaml")
-    look = data["look"]["several" if len(letters) > 1 else "one"]
     # What several candidates ask for comes first: it tells them apart.
     order = sorted(shown, key=lambda instrument: -len(shown[instrument]))
-    lines = []
-    for instrument in order:
-        what, command = _listed(shown[instrument]), data["instruments"][instrument]
-        lines.append(f"{what}: {command}" if instrument in READ_HERE else f"{look.format(what=what)} {command}")
-    return tuple(lines)
+    return tuple(f"{_listed(shown[instrument])}: {data['instruments'][instrument]}" for instrument in order)
 
 
 def _listed(parts: list[str]) -> str:

@@ -10,6 +10,7 @@ from pytest_llmroof.profiles.recognise import ProfileKind
 
 if TYPE_CHECKING:
     from pytest_llmroof.profiles.figures import TimelineFigures
+    from pytest_llmroof.profiles.kernel_table import KernelTable
     from pytest_llmroof.profiles.nsys_stats import StatsSummary
 
 #: What reports call the sources.
@@ -57,6 +58,8 @@ class Profile:
     refused: tuple[Refused, ...] = ()
     summaries: tuple[StatsSummary, ...] = ()
     """Sums over a recording, which tell nothing of when anything ran."""
+    kernels: KernelTable | None = None
+    """Kernels that were profiled one by one, of all files."""
 
     @property
     def sources(self) -> tuple[tuple[str, str], ...]:
@@ -66,4 +69,6 @@ class Profile:
     @property
     def device_names(self) -> tuple[str, ...]:
         """The names of the devices that were profiled."""
-        return tuple(dict.fromkeys(one.device_name for one in self.timelines if one.device_name))
+        named = [one.device_name for one in self.timelines]
+        named.extend(device.name for device in (self.kernels.devices if self.kernels is not None else ()))
+        return tuple(dict.fromkeys(name for name in named if name))

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.profiles.analyse import analyse, analyse_ranks
 from pytest_llmroof.profiles.chrome import read_chrome
+from pytest_llmroof.profiles.kernel_table import KernelTable
+from pytest_llmroof.profiles.ncu import read_ncu
 from pytest_llmroof.profiles.nsys import read_nsys
 from pytest_llmroof.profiles.nsys_stats import StatsSummary, read_stats
 from pytest_llmroof.profiles.profile import Profile, ProfileFile, Refused
@@ -18,12 +20,15 @@ def read_profile(files: Sequence[ProfileFile]) -> Profile:
     """Everything that the files tell. A file that cannot be read is refused with its reason, never an exception."""
     timelines: list[tuple[ProfileFile, Timeline]] = []
     summaries: list[tuple[ProfileFile, StatsSummary]] = []
+    tables: list[tuple[ProfileFile, KernelTable]] = []
     refused: list[Refused] = []
     for file in files:
         try:
             for one in _contents(file):
                 if isinstance(one, Timeline):
                     timelines.append((file, one))
+                elif isinstance(one, KernelTable):
+                    tables.append((file, one))
                 else:
                     summaries.append((file, one))
         except SourceError as error:
@@ -36,16 +41,29 @@ def read_profile(files: Sequence[ProfileFile]) -> Profile:
         timelines, bad = _sound(timelines)
         refused.extend(bad)
         figures = analyse_ranks([timeline for _, timeline in timelines]) if timelines else ()
-    told = {file for file, _ in (*timelines, *summaries)}
+    told = {file for file, _ in (*timelines, *summaries, *tables)}
     return Profile(
         figures,
         tuple(file for file in files if file in told),
         tuple(refused),
         tuple(summary for _, summary in summaries),
+        _joined([table for _, table in tables]),
     )
 
 
-def _contents(file: ProfileFile) -> tuple[Timeline | StatsSummary, ...]:
+def _joined(tables: Sequence[KernelTable]) -> KernelTable | None:
+    """One table of all launches."""
+    if len(tables) < 2:
+        return tables[0] if tables else None
+    return KernelTable(
+        location=", ".join(table.location for table in tables),
+        launches=tuple(launch for table in tables for launch in table.launches),
+        devices=tuple(dict.fromkeys(device for table in tables for device in table.devices)),
+        notes=tuple(dict.fromkeys(note for table in tables for note in table.notes)),
+    )
+
+
+def _contents(file: ProfileFile) -> tuple[Timeline | StatsSummary | KernelTable, ...]:
     if file.kind == "torch trace":
         return read_chrome(file.path, file.location)
     if file.kind == "nsys sqlite":
@@ -53,6 +71,8 @@ def _contents(file: ProfileFile) -> tuple[Timeline | StatsSummary, ...]:
     if file.kind == "nsys stats csv":
         found = read_stats(file.path, file.location)
         return (found,) if isinstance(found, StatsSummary) else found
+    if file.kind == "ncu csv":
+        return (read_ncu(file.path, file.location),)
     if file.kind in ("nsys report", "ncu report"):
         raise refuse_report(file.path)
     raise SourceError(f"{file.location}: a profile that no reader here knows")

@@ -49,12 +49,23 @@ def window_document(assessment: Assessment) -> Document:
         "gates": [gate_document(assessment, verdict) for verdict in assessment.verdicts],
         "diagnosis": diagnosis_document(window_diagnosis(assessment)),
         "diagnoses": {family: diagnosis_document(one) for family, one in assessment.diagnoses.items()},
+        "kernels": _kernels(assessment),
         "failure": assessment.failure,
         "change": None,
         "changes": {},
     }  # fmt: skip
     wire: Document = to_wire(document, cleaner(spec))
     return wire
+
+
+def _kernels(assessment: Assessment) -> Document | None:
+    """What Nsight Compute measured of kernels one by one; None without it."""
+    profile = assessment.facts.profile if assessment.facts else None
+    if profile is None or profile.kernels is None:
+        return None
+    from pytest_llmroof.analysis.kernelpoints import kernels_document
+
+    return kernels_document(profile.kernels, assessment.deployment.accelerator)
 
 
 def report_document(

@@ -228,13 +228,13 @@ def test_what_engines_do_not_export_names_what_does(metric: str, command: str) -
     assert outcome.reason
 
 
-@pytest.mark.parametrize("metric", ["kernels(.*gemm.*).mfu"])
-def test_sources_that_are_not_read_are_not_asked_for(metric: str) -> None:
-    # Neither a GPU nor a model would help, either: none is named here.
+@pytest.mark.parametrize("metric", ["timeline.idle", "kernels(.*gemm.*).mfu"])
+def test_profiles_that_are_not_there_are_asked_for_first(metric: str) -> None:
+    # Neither a GPU nor a model would help: none is named here.
     outcome = no_data(of(window(load()))[metric])
-    assert "this version" in outcome.reason
-    assert "yet" in outcome.reason
-    assert (outcome.remedy or "").startswith("leave the gate out, and look at")
+    assert "would tell" in outcome.reason
+    assert (outcome.remedy or "").startswith("add ")
+    assert "`telemetry:`" in (outcome.remedy or "")
 
 
 def test_every_metric_has_an_outcome_and_wrong_names_a_suggestion() -> None:
