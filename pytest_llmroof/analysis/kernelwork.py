@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pytest_llmroof.analysis.devices import mapping
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.data import load
 from pytest_llmroof.profiles.kernel_table import KernelDevice, KernelTable, Launch, Operations
@@ -154,6 +155,12 @@ def other_device(table: KernelTable, gpu: Accelerator) -> tuple[str, str] | None
                 f"the device of {table.location} has compute capability {device.compute_capability} ({older}), "
                 f"{gpu.name} is of {gpu.architecture}",
                 "`gpu:`, and that the profile is of this machine",
+            )
+        if device.name and " MIG " in device.name and device.name not in gpu.device_names and gpu.confidence != "given":
+            return (
+                f"the kernels of {table.location} ran on a slice of a GPU ({device.name}), which has not the peaks of "
+                f"{gpu.name}",
+                f"describe the slice, with its own peaks: {mapping(device.name.partition(' MIG ')[2], gpu)}",
             )
         seen, bandwidth = device.bandwidth_bytes_per_second, gpu.memory_bandwidth_bytes_per_second
         if seen is None or bandwidth is None or named is not None:

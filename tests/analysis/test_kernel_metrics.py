@@ -76,7 +76,7 @@ def test_a_launch_without_operations_widens_the_whole(tmp_path: Path) -> None:
     assert (hfu.value, hfu.low, hfu.high) == pytest.approx((0.5, 0.125, 0.875))
     assert hfu.judged_by == "bounds"
     assert "the operations of 1 of 2 launches in k.csv are not known" in (hfu.undecided or "")
-    assert "ncu --metrics" in (hfu.settle or "")
+    assert "ncu --section" in (hfu.settle or "")
     verdicts = {limit: judge(parse_gate(f"hfu >= {limit}"), hfu).word for limit in ("10%", "50%", "90%")}
     assert verdicts == {"10%": "pass", "50%": "no data", "90%": "fail"}
 
@@ -117,7 +117,7 @@ def test_reads_alone_pass_a_lower_limit_and_nothing_else(tmp_path: Path) -> None
         ("kernels(flash).mfu", A100, "none of the 2 launches that k.csv holds matches 'flash'", "* stands for any"),
         ("kernels(gemm.*).mbu", A100, "none of the 2 launches", "patterns are no regular expressions"),
         ("kernels(nccl).time_share", A100, "the longest are gemv, gemm", "stands for any text"),
-        ("kernels(gemv).mfu", A100, "k.csv: no operations were counted", "ncu --metrics"),
+        ("kernels(gemv).mfu", A100, "k.csv: no operations were counted", "ncu --section"),
         ("hfu", None, "it needs a GPU's peak", "--llmroof-gpu"),
         ("kernels(gemm).mbu", replace(A100, memory_bandwidth_bytes_per_second=None, device_names=()),
          "the memory bandwidth of NVIDIA A100 PCIe 80GB is not known", "memory_bandwidth: ...GB/s"),
@@ -177,6 +177,8 @@ def test_more_than_the_peak_is_impossible(tmp_path: Path) -> None:
     ("device", "cc", "says"),
     [
         ({"device__attribute_display_name": ("", "NVIDIA H100 80GB HBM3")}, "9.0", "ran on NVIDIA H100 80GB HBM3"),
+        ({"device__attribute_display_name": ("", "NVIDIA A100 80GB PCIe MIG 1g.10gb")}, "8.0",
+         "ran on a slice of a GPU"),
         ({}, "9.0", r"has compute capability 9.0 (Hopper), a100-pcie-80gb is of Ampere"),
         # The board of 40 GB: 5120 bits / 8 x 1215 MHz x 2 = 1555 GB/s
         ({"device__attribute_memory_clock_rate": ("", "1215000"), "device__attribute_fb_bus_width": ("", "5120")},
