@@ -229,3 +229,26 @@ def test_what_changed_is_drawn_to_scale(browser: Browser, everything: Path) -> N
             "[...document.querySelectorAll('.parts .more')].map(one => one.getBoundingClientRect().width)"
         )
     assert widths[1] / widths[0] == pytest.approx(2.0 / 3.3, rel=0.02)
+
+
+def test_the_checks_find_what_they_are_for(browser: Browser, tmp_path: Path) -> None:
+    page = tmp_path / "bad.html"
+    page.write_text(
+        "<!doctype html><body style='margin:0;background:#fff'><p style='color:#aaa'>pale</p>"
+        "<p style='white-space:nowrap'>" + "wide " * 400 + "</p><p style='display:none'>hidden</p>"
+        "<svg class='chart' width='200' height='50'><text class='label' x='10' y='20'>one</text>"
+        "<text class='label' x='12' y='22'>other</text><text class='label' x='190' y='40'>outside</text></svg>"
+        "<script>console.warn('said'); document.body.append('by script')</script>",
+        encoding="utf-8",
+    )
+    with opened(browser, page) as tab:
+        assert low_contrast(tab) == ["2.32: pale"]
+        assert len(outside(tab)) == 2
+        assert colliding_labels(tab) == ["outside leaves the drawing", "one on other"]
+        assert "said" in tab.said()[0]
+        text = visible_text(tab)
+        assert "by script" in text
+        assert "hidden" not in text
+    with opened(browser, page, script=False) as tab:
+        assert "by script" not in visible_text(tab)
+        assert tab.said() == []
