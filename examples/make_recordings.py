@@ -7,7 +7,11 @@ is not made here: a real server wrote it.
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,6 +55,12 @@ LOADS = {
 SATURATED = Load(model=LLAMA_8B, batch=24, context=2000, output=800, itl=memory_step(24, 2000, 0.70), queue=6.1,
                  prefill=0.12, running=24, waiting=40, kv_usage=0.993, preemptions=60)  # fmt: skip
 
+# The candidate of the release rehearsal: steps take 16 % longer than under the last release, prompts a hundredth.
+CANDIDATE = {
+    "decode": replace(LOADS["decode-8b"], itl=memory_step(16, 1024, 0.68)),
+    "prefill": replace(LOADS["prefill-8b"], prefill=prefill_time(4096, 0.535)),
+}
+
 
 # The same 70B steps with a DCGM exporter beside the server, which collects every 5 s: the engines of the GPUs are idle
 # 45 % of the time, while nvidia-smi's utilization reads 100 %.
@@ -61,22 +71,37 @@ GAPS = {"DEV_GPU_UTIL": 100, "DEV_SM_CLOCK": 1830, "PROF_GR_ENGINE_ACTIVE": 0.55
 def main() -> None:
     """Write every recording."""
     for name, load in LOADS.items():
-        write(name, [(0.1, load), (1.1, load)])
+        write(f"recordings/{name}", [(0.1, load), (1.1, load)])
     watched = LOADS["decode-70b-tp4"]
-    write("decode-70b-tp4-gpus", [(0.1, watched), (1.1, watched)])
+    write("recordings/decode-70b-tp4-gpus", [(0.1, watched), (1.1, watched)])
     for number in range(13):
         at = watched.started + 5 * number
         text = dcgm_pages.page(at, watched.started, GAPS)
         (HERE / "recordings" / "decode-70b-tp4-gpus" / f"dcgm.{number + 1:06d}.prom").write_text(text, encoding="utf-8")
+    for name, load in CANDIDATE.items():
+        write(f"release/candidate/{name}", [(0.1, load), (1.1, load)])
+    last_release()
     idle = replace(SATURATED, running=0, waiting=0, kv_usage=0.0)
     samples = 12
     inside = [(0.1 + step / samples, replace(SATURATED, waiting=30 + step % 12)) for step in range(1, samples)]
-    write("saturated-8b", [(0.1, idle), *inside, (1.1, idle)])
+    write("recordings/saturated-8b", [(0.1, idle), *inside, (1.1, idle)])
+
+
+def last_release() -> None:
+    """The report of the last release: the rehearsal's gate file on what was recorded then."""
+    with tempfile.TemporaryDirectory() as folder:
+        new = Path(folder) / "last-release.json"
+        recorded = {"DECODE": "../recordings/decode-8b", "PREFILL": "../recordings/prefill-8b"}
+        options = ["--llmroof-gpu=h100", f"--llmroof-report={new}", "--llmroof-label=release=1.4.0"]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, str(HERE / "release")]
+        # It exits with 1: the first release of all has none before it that its gates could be held against.
+        subprocess.run(command, env={**os.environ, **recorded}, check=False, stdout=subprocess.DEVNULL)
+        shutil.copyfile(new, HERE / "release" / "last-release.json")
 
 
 def write(name: str, pages: list[tuple[float, Load]]) -> None:
     """One recording: a page for each share of the load's work."""
-    folder = HERE / "recordings" / name
+    folder = HERE / name
     folder.mkdir(parents=True, exist_ok=True)
     for number, (share, load) in enumerate(pages, start=1):
         text = page(load, share, load.started + (share - 0.1) * load.seconds)
