@@ -12,6 +12,7 @@ from pytest_llmroof.analysis.hardware import Unread, read
 from pytest_llmroof.analysis.hardware_serving import serving
 from pytest_llmroof.analysis.observed import ClockCause, Observed
 from pytest_llmroof.analysis.situation import Situation
+from pytest_llmroof.analysis.vendors import clock_command, vendor_of
 from pytest_llmroof.data import load
 from pytest_llmroof.telemetry.hardware import Gpu
 from pytest_llmroof.units import format_quantity
@@ -85,7 +86,7 @@ def clock_notes(facts: WindowFacts) -> tuple[str, ...]:
         others = f", and {len(thermal) - 1} more GPUs" if len(thermal) > 1 else ""
         return (
             f"{gpu.identity} was throttled for heat in {share * 100:.0f} % of the time{at}{others}: look at fans, air "
-            "flow, inlet temperature and the power cap (nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER)",
+            f"flow, inlet temperature and the power cap{_command(facts, 'thermal', ' ({})')}",
         )
     low = slowest(facts)
     if low is None or not low.lowered:
@@ -102,9 +103,18 @@ def clock_remedies(facts: WindowFacts, split: Attribution | None, observed: Obse
     situation = Situation(facts, split, observed)
     after = split.seconds - situation.seconds("clock")
     effect = situation.timed(after, after)
-    said = load("scenarios.yaml")["clock"]["thermal" if low.cause == "thermal" else "unknown"]
-    detail = said["detail"].format(gpu=low.gpu.identity, throttled=f"{low.throttled * 100:.0f} %", clock=_at(low))
+    why = "thermal" if low.cause == "thermal" else "unknown"
+    said = load("scenarios.yaml")["clock"][why]
+    command = _command(facts, why, said["command"])
+    throttled = f"{low.throttled * 100:.0f} %"
+    detail = said["detail"].format(gpu=low.gpu.identity, throttled=throttled, clock=_at(low), command=command)
     return (Remedy(said["title"], detail, effect.text, effect.metric, effect.low, effect.high),)
+
+
+def _command(facts: WindowFacts, cause: str, text: str) -> str:
+    """The vendor's command that tells why, in a text around it; nothing where there is none."""
+    command = clock_command(cause, vendor_of(facts))
+    return "" if command is None else text.format(command)
 
 
 def _at(clock: Clock) -> str:

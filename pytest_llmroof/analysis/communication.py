@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pytest_llmroof.analysis.constants import communication_constant as constant
+from pytest_llmroof.analysis.vendors import link_name
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.units import grouped
 
@@ -22,6 +23,7 @@ class CommunicationEstimate:
     """Communication of one step of one replica. ``messages`` are all-reduces, ``message_bytes`` the size of one."""
 
     link: Link
+    link_name: str
     bytes_per_second: float
     messages: float
     message_bytes: float
@@ -44,7 +46,7 @@ class CommunicationEstimate:
             parts.append("dispatch and combine of the experts")
         if self.pipeline_seconds:
             parts.append("hand-over between pipeline stages")
-        return f"estimated: {', '.join(parts)} over {self.link} at {self.bytes_per_second / 1e9:.0f} GB/s"
+        return f"estimated: {', '.join(parts)} over {self.link_name} at {self.bytes_per_second / 1e9:.0f} GB/s"
 
 
 def expert_ranks(deployment: Deployment) -> int:
@@ -89,7 +91,9 @@ def estimate(deployment: Deployment, tokens: float, *, one_shot: bool = True) ->
         hop_link, hop_beta = _link(deployment, t * p)
         pipeline = (p - 1) / p * (_latency(hop_link, size, one_shot=False) + size / hop_beta)
         link, beta = (hop_link, hop_beta) if t == 1 and e == 1 else (link, beta)
-    return CommunicationEstimate(link, beta, messages, size, all_reduce, expert, pipeline)
+    vendor = deployment.accelerator.vendor if deployment.accelerator else None
+    name = link_name(vendor) if link == "NVLink" else link
+    return CommunicationEstimate(link, name, beta, messages, size, all_reduce, expert, pipeline)
 
 
 def mean_estimate(

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from pytest_llmroof.analysis.clocks import clocks
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.hardware_serving import at_work, by_host, degree_known, of_one_kind, whole
+from pytest_llmroof.analysis.slices import mapping, slice_name
 from pytest_llmroof.analysis.thresholds import threshold
 from pytest_llmroof.roofline.accelerator import Accelerator
 from pytest_llmroof.roofline.catalogue import accelerator_for_device
 from pytest_llmroof.telemetry.hardware import Gpu
-from pytest_llmroof.units import format_quantity
-
-#: Parts that a GPU is cut into: of its multiprocessors, and of its memory (NVIDIA's Multi-Instance GPU).
-_COMPUTE_SLICES = 7
-_MEMORY_SLICES = 8
 
 
 @dataclass(frozen=True)
@@ -78,33 +73,12 @@ def sliced(facts: WindowFacts) -> Mismatch | None:
         return None
     busy = [one for one in slices if at_work(one)] or slices
     first = busy[0]
-    profile = (first.mig.profile if first.mig else None) or "unknown profile"
+    profile = first.mig.profile if first.mig else None
     known = gpu or _whole_device(first)
     return Mismatch(
-        f"the counters are of slices of GPUs (MIG {profile}: {first.identity}), and a slice has not the peaks of "
-        f"{known.name if known else 'the whole GPU'}",
+        f"the counters are of slices of GPUs ({slice_name(profile)}: {first.identity}), and a slice has not the peaks "
+        f"of {known.name if known else 'the whole GPU'}",
         f"describe the slice, with its own peaks: {mapping(profile, known)}",
-    )
-
-
-def mapping(profile: str, of: Accelerator | None) -> str:
-    """A `gpu:` mapping of a slice to paste: its multiprocessors are about sevenths of the GPU's, its memory eighths."""
-    match = re.match(r"(\d+)g\.(\d+)gb", profile)
-    if of is None or match is None:
-        return "`gpu: {name: ..., base: NAME, peaks: {bf16: ...TFLOP/s}, memory_bandwidth: ...GB/s, memory: ...GB}`"
-    compute, memory = int(match[1]) / _COMPUTE_SLICES, float(match[2]) * 1e9
-    eighths = min(_MEMORY_SLICES, max(1, round(memory / (of.memory_bytes or memory) * _MEMORY_SLICES)))
-    peaks = ", ".join(
-        f"{name}: {_plain(peak * compute, 'FLOP/s')}" for name, peak in of.peaks.items() if name not in ("fp32", "tf32")
-    )
-    bandwidth = ""
-    if of.memory_bandwidth_bytes_per_second:
-        share = of.memory_bandwidth_bytes_per_second * eighths / _MEMORY_SLICES
-        bandwidth = f", memory_bandwidth: {_plain(share, 'bytes/s')}"
-    return (
-        f"`gpu: {{name: {of.name}-{profile.replace('.', '-')}, base: {of.name}, peaks: {{{peaks}}}{bandwidth}, "
-        f"memory: {_plain(memory, 'bytes')}}}` (about {match[1]}/{_COMPUTE_SLICES} of its multiprocessors and "
-        f"{eighths}/{_MEMORY_SLICES} of its memory)"
     )
 
 
@@ -117,7 +91,3 @@ def boost_clock(facts: WindowFacts) -> float:
 def _whole_device(gpu: Gpu) -> Accelerator | None:
     name = (gpu.device_name or "").partition(" MIG ")[0]
     return accelerator_for_device(name) if name else None
-
-
-def _plain(value: float, unit: str) -> str:
-    return format_quantity(value, unit, 4).replace(" ", "")  # type: ignore[arg-type]

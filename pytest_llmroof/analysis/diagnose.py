@@ -30,6 +30,7 @@ from pytest_llmroof.analysis.remedies import remedies
 from pytest_llmroof.analysis.scenarios import combined_name, combined_title, missing, without_scenario
 from pytest_llmroof.analysis.sources import with_remedy
 from pytest_llmroof.analysis.thresholds import remedy
+from pytest_llmroof.analysis.vendors import vendor_of
 
 #: The instruments that show timelines.
 _TIMELINES: Final = ("torch_profile", "nsys")
@@ -232,4 +233,4 @@ def _missing(
         # Counters that were recorded need no second look; what they lack was just said.
         had = [*_TIMELINES] if _profiled(observed) else []
         had.extend(["dcgm"] if facts.window.hardware is not None else [])
-        yield from missing(finding.letters, have=had)
+        yield from missing(finding.letters, have=had, vendor=vendor_of(facts))

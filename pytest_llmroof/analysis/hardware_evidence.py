@@ -21,7 +21,7 @@ from pytest_llmroof.analysis.hardware_load import Stretch, beyond_samples
 from pytest_llmroof.analysis.hardware_serving import serving
 from pytest_llmroof.analysis.measurement import Measurement, Outcomes
 from pytest_llmroof.analysis.observed import Observed, Rest, Sign
-from pytest_llmroof.analysis.thresholds import remedy
+from pytest_llmroof.analysis.vendors import remedy_for, vendor_of
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.telemetry.hardware import Gpu
 
@@ -114,7 +114,8 @@ def counters_missing(facts: WindowFacts, letters: tuple[str, ...]) -> Iterator[s
         return
     known = figures(facts)
     if known is not None and known.over == "window" and _idle(facts, known) is None:
-        yield f"no average of the counters lies inside the load, nor is the busy time known; {remedy('more_counters')}"
+        more = remedy_for("more_counters", vendor_of(facts))
+        yield f"no average of the counters lies inside the load, nor is the busy time known; {more}"
         return
     wanted = ["gr_engine", *(("sm_active", "dram", "tensor") if known is not None else ())]
     for quantity in wanted:
@@ -124,7 +125,8 @@ def counters_missing(facts: WindowFacts, letters: tuple[str, ...]) -> Iterator[s
             return
     if known is not None and "link" not in known.values and "C" in letters and communicates(facts.deployment):
         told = [text for name, text in hardware.missing.items() if name.startswith("nvlink")]
-        yield told[0] if told else remedy("link_traffic")
+        if said := told[0] if told else remedy_for("link_traffic", vendor_of(facts)):
+            yield said
 
 
 def padding(facts: WindowFacts, outcomes: Outcomes) -> Iterator[Evidence]:
@@ -147,7 +149,8 @@ def padding(facts: WindowFacts, outcomes: Outcomes) -> Iterator[Evidence]:
 def _of(facts: WindowFacts, gpu: Gpu, quantity: str) -> Reading | Unread:
     if quantity in silent(facts, gpu):
         name = gpu.names.get(quantity, quantity)
-        return Unread(f"{name} reads 0 while the GPU works: it was not measured", remedy("profiling_fields"))
+        remedy = remedy_for("profiling_fields", vendor_of(facts))
+        return Unread(f"{name} reads 0 while the GPU works: it was not measured", remedy)
     return read(facts, gpu, quantity, of_every_replica=True)
 
 

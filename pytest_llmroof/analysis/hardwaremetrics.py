@@ -14,6 +14,7 @@ from pytest_llmroof.analysis.hardware_load import Stretch, beyond_samples
 from pytest_llmroof.analysis.hardware_serving import Serving, by_host, serving
 from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData, Outcome
 from pytest_llmroof.analysis.thresholds import remedy
+from pytest_llmroof.analysis.vendors import elsewhere_for, remedy_for, vendor_of
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.data import load
 from pytest_llmroof.telemetry.hardware import Gpu
@@ -47,12 +48,12 @@ _CLOCKED: Final = ("hfu", "hardware.clock")
 def hardware_metric(facts: WindowFacts, metric: str) -> Outcome:
     """The metric over all GPUs that serve."""
     if facts.window.hardware is None:
-        return _no_counters(metric)
+        return _no_counters(facts, metric)
     if facts.idle and facts.window.engines:
         return NoData(metric, "the engine was idle: no token was computed or generated in this window", remedy("load"))
     found = serving(facts)
     if not found.gpus:
-        return _unknown(metric, found)
+        return _unknown(facts, metric, found)
     return _over(facts, metric, found)
 
 
@@ -65,16 +66,13 @@ def each_gpu(facts: WindowFacts, metric: str) -> list[tuple[str, Outcome]] | NoD
             f"gate each replica (`per: replica`) or the whole, and of each GPU one of {', '.join(_KINDS)}",
         )
     if facts.window.hardware is None:
-        reason = (
-            "`per: gpu` needs figures of each GPU, and engine metrics have none: a DCGM exporter's or nvidia-smi's "
-            "would tell"
-        )
-        return NoData(metric, reason, remedy("gpu_counters"))
+        reason = f"`per: gpu` needs figures of each GPU: {_blind(facts, metric)}"
+        return NoData(metric, reason, _remedy(facts, "gpu_counters"))
     if (impossible := _contradicted(facts, metric)) is not None:
         return impossible
     found = serving(facts)
     if not found.gpus:
-        return _unknown(metric, found)
+        return _unknown(facts, metric, found)
     if found.unseen:
         return NoData(
             metric,
@@ -87,12 +85,12 @@ def each_gpu(facts: WindowFacts, metric: str) -> list[tuple[str, Outcome]] | NoD
 def each_replica(facts: WindowFacts, metric: str) -> list[tuple[str, Outcome]] | NoData | Impossible:
     """The metric of each replica's GPUs, where pods or hosts tell whose they are."""
     if facts.window.hardware is None:
-        return _no_counters(metric)
+        return _no_counters(facts, metric)
     if (impossible := _contradicted(facts, metric)) is not None:
         return impossible
     found, replicas = serving(facts), facts.deployment.replicas
     if not found.gpus:
-        return _unknown(metric, found)
+        return _unknown(facts, metric, found)
     if replicas == 1:
         return [("the only replica", _over(facts, metric, found))]
     pods = {gpu.pod or "": [one for one in found.gpus if one.pod == gpu.pod] for gpu in found.gpus}
@@ -122,13 +120,14 @@ def _over(facts: WindowFacts, metric: str, found: Serving) -> Outcome:
     for gpu in found.gpus:
         one = _of_gpu(facts, metric, gpu)
         if isinstance(one, Unread):
-            return NoData(metric, one.reason, one.remedy or remedy("gpu_counters"))
+            return NoData(metric, one.reason, one.remedy or _remedy(facts, "gpu_counters"))
         readings.append(one)
     bounded = _mean([one.bounded for one in readings])
     over_load = all(one.over == "load" for one in readings) or _alone(facts)
     if not over_load:
         if metric in _CLOCKED:
-            return NoData(metric, f"{_undecided(facts)}; a resting GPU lowers its clock", remedy("more_counters"))
+            reason = f"{_undecided(facts)}; a resting GPU lowers its clock"
+            return NoData(metric, reason, _remedy(facts, "more_counters"))
         bounded = _widened(facts, metric, bounded, common(readings))
     undecided = None if over_load or bounded.exact else _undecided(facts)
     if found.unseen and metric != "hardware.clock":
@@ -153,7 +152,7 @@ def _of_gpu(facts: WindowFacts, metric: str, gpu: Gpu) -> Reading | Unread:
         return Unread(
             f"{gpu.names.get(kind.quantity, described(kind.quantity))} of {gpu.identity} reads 0 while the GPU works: "
             "it was not measured",
-            remedy("profiling_fields"),
+            _remedy(facts, "profiling_fields"),
         )
     reading = read(facts, gpu, kind.quantity)
     if isinstance(reading, Unread) or metric not in _CLOCKED:
@@ -227,10 +226,10 @@ def _undecided(facts: WindowFacts) -> str:
     )
 
 
-def _settle(facts: WindowFacts, found: Serving) -> str:
+def _settle(facts: WindowFacts, found: Serving) -> str | None:
     if found.unseen:
         return f"name the exporters of all of the deployment's hosts ({found.unseen} GPUs are missing)"
-    return remedy("more_counters")
+    return _remedy(facts, "more_counters")
 
 
 def _source(facts: WindowFacts, metric: str, gpu: Gpu) -> str:
@@ -272,10 +271,29 @@ def _counted(facts: WindowFacts, metric: str) -> str:
     )
 
 
-def _unknown(metric: str, found: Serving) -> NoData:
-    return NoData(metric, found.problem or "the counters tell of no GPU", found.remedy or remedy("gpu_counters"))
+def _unknown(facts: WindowFacts, metric: str, found: Serving) -> NoData:
+    problem = found.problem or "the counters tell of no GPU"
+    return NoData(metric, problem, found.remedy or _remedy(facts, "gpu_counters"))
 
 
-def _no_counters(metric: str) -> NoData:
-    key, reason = load("measuring.yaml")["elsewhere"]["hfu" if metric == "hfu" else "hardware"]
-    return NoData(metric, reason, remedy(key))
+def _no_counters(facts: WindowFacts, metric: str) -> NoData:
+    return NoData(metric, _blind(facts, metric), _remedy(facts, _source_of(metric)[0]))
+
+
+def _blind(facts: WindowFacts, metric: str) -> str:
+    """Why engine metrics alone do not tell, and whose counters would."""
+    return elsewhere_for(_section(metric), _source_of(metric)[1], vendor_of(facts))
+
+
+def _source_of(metric: str) -> tuple[str, str]:
+    """What measures it (a key of remedies), and that it is missing, in words."""
+    key, reason = load("measuring.yaml")["elsewhere"][_section(metric)]
+    return str(key), str(reason)
+
+
+def _section(metric: str) -> str:
+    return "hfu" if metric == "hfu" else "hardware"
+
+
+def _remedy(facts: WindowFacts, name: str) -> str | None:
+    return remedy_for(name, vendor_of(facts))

@@ -18,6 +18,7 @@ from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.scenarios import Entry, scenarios
 from pytest_llmroof.analysis.situation import Effect, Situation, upper_bound, worth
+from pytest_llmroof.analysis.vendors import vendor_of
 from pytest_llmroof.roofline.deployment import ELEMENT_BYTES, element_bytes
 
 EFFECTS: Final[Mapping[str, Callable[[Situation], Effect | None]]] = {
@@ -66,10 +67,13 @@ def _of_letter(letter: str, situation: Situation, *, bound: bool) -> list[Remedy
     for entry in _ordered(scenarios()[letter].remedies, situation):
         if not all(_CONDITIONS[name](situation) for name in entry.applies):
             continue
+        worded = entry.of(vendor_of(situation.facts))
+        if worded is None:
+            continue
         effect = EFFECTS[entry.effect](_bounded(situation, letter, entry) if bound else situation)
         if effect is not None and worth(effect):
-            detail = entry.detail.format(**effect.fill)
-            found.append(Remedy(entry.title, detail, effect.text, effect.metric, effect.low, effect.high))
+            detail = worded.detail.format(**effect.fill)
+            found.append(Remedy(worded.title, detail, effect.text, effect.metric, effect.low, effect.high))
     return found
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
+from pytest_llmroof.analysis.vendors import NVIDIA, instrument_for, remedy_words
 from pytest_llmroof.data import load
 
 LETTERS: Final = ("A", "B", "C", "D", "E", "F", "G")
@@ -20,6 +21,11 @@ class Entry:
     detail: str
     effect: str
     applies: tuple[str, ...]
+
+    def of(self, vendor: str) -> Entry | None:
+        """The same in the words of an accelerator's vendor; None where it is no remedy there."""
+        words = remedy_words(self.title, vendor)
+        return None if words is None else replace(self, **words)
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ def without_scenario(key: str) -> str:
     return str(load("scenarios.yaml")["none"][key])
 
 
-def missing(letters: Iterable[str], have: Iterable[str] = ()) -> tuple[str, ...]:
+def missing(letters: Iterable[str], have: Iterable[str] = (), vendor: str = NVIDIA) -> tuple[str, ...]:
     """What would tell scenarios apart: one line for each instrument but those in ``have``, with all that it shows and
     the command that makes it telemetry.
     """
@@ -82,7 +88,8 @@ def missing(letters: Iterable[str], have: Iterable[str] = ()) -> tuple[str, ...]
     data = load("scenarios.yaml")
     # What several candidates ask for comes first: it tells them apart.
     order = sorted(shown, key=lambda instrument: -len(shown[instrument]))
-    return tuple(f"{_listed(shown[instrument])}: {data['instruments'][instrument]}" for instrument in order)
+    commands = {name: instrument_for(name, data["instruments"][name], vendor) for name in order}
+    return tuple(f"{_listed(shown[name])}: {command}" for name, command in commands.items() if command is not None)
 
 
 def _listed(parts: list[str]) -> str:

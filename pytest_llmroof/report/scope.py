@@ -100,7 +100,8 @@ def _portable(value: object) -> object:
 def full_product(accelerator: Accelerator) -> str:
     """``NVIDIA H100 SXM5 80GB``."""
     vendor = accelerator.vendor
-    if not vendor or accelerator.product.casefold().startswith(vendor.casefold()):
+    own = accelerator.product == accelerator.name  # a mapping's: called as its user calls it
+    if not vendor or own or accelerator.product.casefold().startswith(vendor.casefold()):
         return accelerator.product
     return f"{vendor} {accelerator.product}"
 

@@ -23,7 +23,7 @@ _QUANTITIES: Final[Mapping[str, Unit]] = {
     "memory_bandwidth": "bytes/s", "memory": "bytes", "link": "bytes/s", "l2": "bytes",
     "clock": "hertz",
 }  # fmt: skip
-_KEYS: Final = ("name", "base", "peaks", *_QUANTITIES, "achievable", "device_names")
+_KEYS: Final = ("name", "base", "vendor", "peaks", *_QUANTITIES, "achievable", "device_names")
 
 
 @cache
@@ -175,6 +175,7 @@ class _Description:
             if key in self.mapping and (value := self.quantity(key, self.mapping[key], unit)) is not None
         }
         names = self.device_names()
+        vendor = self.vendor()
         if self.errors:
             raise self.errors[0] if len(self.errors) == 1 else ConfigErrors(self.errors)
         if set(self.mapping) == {"base"}:
@@ -184,6 +185,7 @@ class _Description:
         kept = {kind: share for kind, share in base.achievable.items() if kind not in replaced}
         return replace(
             base, name=name, product=name, also=(), source="given", confidence="given", conflicts="",
+            vendor=vendor or base.vendor,
             peaks={**base.peaks, **peaks}, achievable={**kept, **reached},
             device_names=base.device_names if names is None else names,
             memory_bandwidth_bytes_per_second=figures.get("memory_bandwidth", base.memory_bandwidth_bytes_per_second),
@@ -247,6 +249,17 @@ class _Description:
             self.wrong(key, f"{key}: must be more than zero (leave out what is not known)")
             return None
         return quantity
+
+    def vendor(self) -> str | None:
+        """Who makes it, spelt as in the catalogue where it is there; None where that is not given."""
+        vendor = self.mapping.get("vendor")
+        if vendor is None:
+            return None
+        if not isinstance(vendor, str) or not vendor.strip():
+            self.wrong("vendor", "vendor is a text: NVIDIA, AMD, ..., or CPU")
+            return None
+        known = {one.vendor.casefold(): one.vendor for one in accelerators().values() if one.vendor}
+        return known.get(vendor.strip().casefold(), vendor.strip())
 
     def device_names(self) -> tuple[str, ...] | None:
         """The strings that drivers print for it, None where they are not given."""

@@ -93,6 +93,7 @@ class Exporter:
     explained: Mapping[int, int] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, float] = field(default_factory=dict)
+    partitions: Mapping[int, str] = field(default_factory=dict)
 
     def plain(self, name: str) -> str:
         """A metric's name as it is looked up: in lower case, without what may stand in front of it."""
@@ -163,6 +164,7 @@ def _exporter(key: str, entry: Mapping[str, Any]) -> Exporter:
         explained=entry.get("explained", {}),
         absent={text.casefold(): why for text, why in entry.get("absent", {}).items()},
         units={unit.casefold(): factor for unit, factor in entry.get("units", {}).items()},
+        partitions=entry.get("partitions", {}),
     )
 
 

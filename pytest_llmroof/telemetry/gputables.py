@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final, Literal
 
@@ -62,6 +62,7 @@ class GpuTable:
 def table_of(key: str, rows: Sequence[Row], location: str, scraped_at: float | None, notes: Sequence[str]) -> GpuTable:
     """The table that rows of a tool make. SourceError names the line of a cell that cannot be understood."""
     exporter = exporters()[key]
+    rows = _partitioned(exporter, rows)
     told = [_time(row, location) for row in rows]
     clocks = {clock for _, clock in told}
     clock = clocks.pop() if len(clocks) == 1 else "none"
@@ -76,6 +77,32 @@ def table_of(key: str, rows: Sequence[Row], location: str, scraped_at: float | N
     if len(rows) > 1 and len(seen) == 1 and not any(one.index or one.uuid for one in readings[0].gpus):
         said.append(f"no column of {location} tells its GPUs apart: its rows are taken as one GPU's")
     return GpuTable(exporter, location, tuple(readings), clock, scraped_at, tuple(said))
+
+
+def _partitioned(exporter: Exporter, rows: Sequence[Row]) -> list[Row]:
+    """Rows with the partition that they are of, where a GPU has several: none of them is the whole GPU's."""
+    columns = exporter.labels.get("partition", ())
+    if not columns:
+        return list(rows)
+    seen: dict[str | None, set[str]] = {}
+    for row in rows:
+        if (number := _cell(exporter, row, columns)) is not None:
+            seen.setdefault(_cell(exporter, row, exporter.labels["index"]), set()).add(number)
+    found = []
+    for row in rows:
+        parts = seen.get(_cell(exporter, row, exporter.labels["index"]), set())
+        if len(parts) > 1 and (number := _cell(exporter, row, columns)) is not None:
+            name = exporter.partitions.get(len(parts), "")
+            profile = f"{name} ({len(parts)} partitions)".lstrip()
+            (instance,), (kind,) = exporter.labels["instance"], exporter.labels["profile"]
+            row = replace(row, cells={**row.cells, instance: number, kind: profile})
+        found.append(row)
+    return found
+
+
+def _cell(exporter: Exporter, row: Row, columns: Sequence[str]) -> str | None:
+    cells = (row.cells.get(column, "") for column in columns)
+    return next((text for text in cells if text.casefold() not in exporter.absent), None)
 
 
 def _samples(exporter: Exporter, row: Row, location: str) -> list[Labelled]:

@@ -111,6 +111,11 @@ def _window(
     ours = {server: in_order(scrapes) for server, scrapes in ours.items()}
     for scrapes in ours.values():
         refuse_two_servers(scrapes)
+    if not ours:
+        raise SourceError(
+            f"{_where(servers)}: what is left of {engine.title}'s page tells nothing of an engine",
+            "scrape the whole page, without rules that drop metrics",
+        )
     since_start = all(len(scrapes) == 1 for scrapes in ours.values())
     if not since_start:
         ours = _without_single(ours, said)

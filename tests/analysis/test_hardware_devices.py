@@ -8,12 +8,14 @@ import pytest
 from gpu_counters import gpu, gpus, watched
 from made_windows import deployment, engine, figures, moving, window
 
-from pytest_llmroof.analysis.devices import boost_clock, mapping
+from pytest_llmroof.analysis.devices import boost_clock
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.hardwaremetrics import each_gpu, each_replica
 from pytest_llmroof.analysis.measure import measure
 from pytest_llmroof.analysis.measurement import Impossible, Measurement, Outcome
-from pytest_llmroof.roofline.catalogue import accelerator, accelerator_from_mapping
+from pytest_llmroof.analysis.slices import mapping, share_of
+from pytest_llmroof.data import load
+from pytest_llmroof.roofline.catalogue import accelerator, accelerator_from_mapping, accelerators
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.telemetry.hardware import Gpu, MigSlice
 from pytest_llmroof.telemetry.window import Window
@@ -171,3 +173,72 @@ def test_counters_do_not_spoil_a_load_that_moved() -> None:
     seen = replace(decoded(), progress=moving(times, 0, 60), samples=13)
     found = of("decode.mbu", deployment(tensor_parallel=4), *gpus(4, gr_engine=0.9), window_=seen)
     assert isinstance(found, Measurement)
+
+
+@pytest.mark.parametrize(
+    ("gpu_name", "profile", "compute", "bandwidth", "memory"),
+    [
+        # NVIDIA's guide: A30 and RTX PRO 6000 are cut in quarters, the others in sevenths of SMs and eighths of memory.
+        ("a30", "1g.6gb", 165e12 / 4, 933e9 / 4, 6e9),
+        ("a30", "2g.12gb+me", 165e12 / 2, 933e9 / 2, 12e9),
+        ("rtx-pro-6000-server", "1g.24gb", 467.9e12 / 4, 1792e9 / 4, 24e9),
+        ("rtx-pro-6000-server", "2g.48gb+gfx", 467.9e12 / 2, 1792e9 / 2, 48e9),
+        ("h200", "1g.18gb", 989.4e12 / 7, 4800e9 / 8, 18e9),
+        ("h100-nvl", "3g.47gb", 835.5e12 * 3 / 7, 3938e9 / 2, 47e9),
+        ("a100-80gb", "7g.80gb", 312e12, 2039e9, 80e9),
+    ],
+)
+def test_shares_by_profile_and_device(
+    gpu_name: str, profile: str, compute: float, bandwidth: float, memory: float
+) -> None:
+    import yaml
+
+    text = mapping(profile, accelerator(gpu_name))
+    own = accelerator_from_mapping(yaml.safe_load(text[1 : text.index("`", 1)])["gpu"])
+    assert own.peaks["bf16"] == pytest.approx(compute, rel=2e-3)
+    assert own.memory_bandwidth_bytes_per_second == pytest.approx(bandwidth, rel=1e-3)
+    assert own.memory_bytes == memory
+
+
+@pytest.mark.parametrize(
+    ("gpu_name", "profile"),
+    [
+        ("a100-40gb", "1g.10gb"),  # a seventh with the memory of two: the guide's fraction is not its memory's
+        ("h100", "1g.5gb"),  # a profile of another GPU
+        ("a100-40gb", "1c.3g.20gb"),  # a compute instance, which shares its memory
+        ("h20", "1g.12gb"),  # not documented
+        ("mi300x", "CPX (8 partitions)"),
+    ],
+)
+def test_what_is_not_documented_gets_no_made_up_figures(gpu_name: str, profile: str) -> None:
+    known = accelerator(gpu_name)
+    assert share_of(profile, known) is None
+    text = mapping(profile, known)
+    assert text.startswith(f"`gpu: {{name: ..., base: {known.name}, peaks: {{bf16: ...TFLOP/s}}")
+    assert "not known here" in text
+    assert mapping(None, None).startswith("`gpu: {name: ..., base: NAME,")
+
+
+def test_every_profile_is_of_a_gpu_of_the_catalogue() -> None:
+    from fractions import Fraction
+
+    for group in load("mig.yaml"):
+        for name in group["accelerators"]:
+            memory = accelerators()[name].memory_bytes
+            assert memory is not None
+            for profile, shares in group["profiles"].items():
+                gigabytes = float(profile.partition(".")[2].removesuffix("gb"))
+                # Its memory is the share of the GPU's, but for what the driver keeps and rounding.
+                assert gigabytes * 1e9 / memory == pytest.approx(float(Fraction(shares[1])), rel=0.05), (name, profile)
+                assert 0 < Fraction(shares[0]) <= 1
+
+
+def test_a_partition_of_an_amd_gpu_is_no_mig_slice() -> None:
+    cut = replace(
+        gpu(0, device="AMD Instinct MI300X", gr_engine=0.9),
+        mig=MigSlice("CPX (8 partitions)", "3"), identity="gpu 0 slice 3 of host-1",
+    )  # fmt: skip
+    found = of("decode.mbu", assumed(gpu="mi300x"), cut)
+    assert isinstance(found, Impossible)
+    assert "slices of GPUs (compute partition CPX (8 partitions): gpu 0 slice 3 of host-1)" in found.reason
+    assert "MIG" not in found.reason + found.check

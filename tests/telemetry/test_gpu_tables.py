@@ -164,6 +164,29 @@ class TestClock:
             "memory_utilization": 0.61, "memory_used_bytes": 180000 * 2**20, "memory_total_bytes": 196592 * 2**20,
         }  # fmt: skip
 
+    def test_amd_smi_s_partitions_are_slices(self, tmp_path: Path) -> None:
+        """A GPU in CPX mode: eight rows at a time, of which none is the whole GPU's; another one is not cut."""
+        head = "timestamp,gpu,xcp,power_usage,gfx_clk,gfx,mem"
+        rows = []
+        for at in (0, 60):
+            rows += [f"{T0 + at:.0f},0,{xcp},{'750' if xcp == 0 else 'N/A'},1900,{10 * xcp},61" for xcp in range(8)]
+            rows += [f"{T0 + at:.0f},1,0,700,1900,97,61"]
+        window = window_of(tmp_path, {**self.engine(), "amd.csv": csv_of(head, rows)})
+        found = {(gpu.index, gpu.mig.instance if gpu.mig else None): gpu for gpu in hardware_of(window).gpus}
+        assert set(found) == {*(("0", str(xcp)) for xcp in range(8)), ("1", None)}
+        for xcp in range(8):
+            cut = found["0", str(xcp)]
+            assert cut.mig is not None
+            assert cut.mig.profile == "CPX (8 partitions)"
+            assert cut.series["utilization"].values[0] == pytest.approx(xcp / 10)
+        assert found["1", None].series["utilization"].values[0] == 0.97
+
+    def test_amd_smi_s_documents_tell_partitions_too(self, tmp_path: Path) -> None:
+        rows = [{"timestamp": int(T0 + at), "gpu": 0, "xcp": xcp, "gfx": {"value": 50 + xcp, "unit": "%"},
+                 "mem": {"value": 10, "unit": "%"}} for at in (0, 60) for xcp in (0, 1)]  # fmt: skip
+        window = window_of(tmp_path, {**self.engine(), "amd.json": json.dumps(rows)})
+        assert [gpu.mig and gpu.mig.profile for gpu in hardware_of(window).gpus] == ["DPX (2 partitions)"] * 2
+
 
 class TestDamage:
     def test_a_last_line_that_was_cut(self, tmp_path: Path) -> None:

@@ -107,6 +107,13 @@ vllm:kv_cache_usage_perc{{engine="1",model_name="m"}} 0.90""")  # fmt: skip
         assert error.remedy is not None
         assert "--llmroof-list=engines" in error.remedy
 
+    def test_a_page_of_which_rules_left_nothing_that_is_read(self, pages: Pages) -> None:
+        """A gauge that names llama.cpp, and tells nothing of it."""
+        pages.add("a.prom", "# TYPE llamacpp:prompt_tokens_seconds gauge\nllamacpp:prompt_tokens_seconds 21.5")
+        pages.add("b.prom", "# TYPE llamacpp:prompt_tokens_seconds gauge\nllamacpp:prompt_tokens_seconds 23")
+        error = pages.refused()
+        assert error.reason == "a.prom, b.prom: what is left of llama.cpp's page tells nothing of an engine"
+
     def test_a_restart_between_two_scrapes_is_refused(self, pages: Pages) -> None:
         """987,654 -> 5,000 is neither -982,654 nor 982,654 tokens."""
         pages.add("t0.prom", tokens(987_654), start=1_700_000_000)

@@ -55,6 +55,7 @@ def main() -> None:
     half = single * (2 if doubles else 1)
     described: dict[str, Any] = {
         "name": "cpu",
+        "vendor": "CPU",
         "peaks": {"fp32": f"{single / 1e9:.0f}GFLOP/s", "bf16": f"{half / 1e9:.0f}GFLOP/s",
                   "fp16": f"{half / 1e9:.0f}GFLOP/s"},
         "memory_bandwidth": f"{bandwidth(numpy) / 1e9:.1f}GB/s",

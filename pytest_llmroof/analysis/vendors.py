@@ -1,0 +1,73 @@
+"""Words for the vendor of the accelerator: a remedy or a command that speaks of another vendor's tools helps nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pytest_llmroof.analysis.facts import WindowFacts
+from pytest_llmroof.data import load
+from pytest_llmroof.roofline.catalogue import accelerator_for_device
+
+#: Whose words the data hold, also for an accelerator of which nobody says whose it is.
+NVIDIA: Final = "NVIDIA"
+_UNCHANGED: Final = object()
+
+
+def vendor_of(facts: WindowFacts) -> str:
+    """The accelerator's vendor: as it was described, else as the counters' devices are in the catalogue."""
+    accelerator = facts.deployment.accelerator
+    if accelerator is not None:
+        return accelerator.vendor or NVIDIA
+    hardware = facts.window.hardware
+    names = [gpu.device_name for gpu in hardware.gpus if gpu.device_name] if hardware is not None else []
+    known = {found.vendor for name in names if (found := accelerator_for_device(name)) is not None}
+    return known.pop() or NVIDIA if len(known) == 1 else NVIDIA
+
+
+def remedy_words(title: str, vendor: str) -> Mapping[str, str] | None:
+    """What of a remedy (title, detail) is said in other words; None where it is no remedy there."""
+    said = _said("remedies", title, vendor)
+    if said is _UNCHANGED:
+        return {}
+    return None if said is None else {str(key): str(text) for key, text in said.items()}
+
+
+def instrument_for(name: str, command: str, vendor: str) -> str | None:
+    """How to look with the vendor's own instrument of this kind; None where it has none."""
+    return _text(_said("instruments", name, vendor), command)
+
+
+def remedy_for(name: str, vendor: str) -> str | None:
+    """What to collect, by a key of ``measuring.yaml``; None where nothing of this vendor's is read."""
+    return _text(_said("measuring", name, vendor), str(load("measuring.yaml")["remedies"][name]))
+
+
+def elsewhere_for(key: str, reason: str, vendor: str) -> str:
+    """Why engine metrics do not hold something, and who would tell."""
+    return _text(_said("elsewhere", key, vendor), reason) or reason
+
+
+def clock_command(cause: str, vendor: str) -> str | None:
+    """The command that tells why a clock is low; None where it is not known."""
+    found = load("vendors.yaml")["clock"][cause].get(vendor)
+    return None if found is None else str(found)
+
+
+def link_name(vendor: str | None) -> str:
+    """What the links between accelerators of one node are called."""
+    names = load("vendors.yaml")["links"]
+    return str(names.get(vendor or NVIDIA, names["other"]))
+
+
+def _said(section: str, key: str, vendor: str) -> Any:
+    words = load("vendors.yaml")[section].get(key)
+    if words is None or vendor == NVIDIA:
+        return _UNCHANGED
+    return words.get(vendor, words.get("other", _UNCHANGED)) if vendor in words or "other" in words else _UNCHANGED
+
+
+def _text(said: object, otherwise: str) -> str | None:
+    if said is _UNCHANGED:
+        return otherwise
+    return None if said is None else str(said)
