@@ -96,9 +96,13 @@ def findings(windows: Sequence[Document]) -> list[Finding]:
 
 
 def _key(window: Document, gate: Document) -> str:
-    """The same for gates that one diagnosis explains."""
+    """The same for gates of one cause and one cure, whichever kind of time they measure."""
     diagnosis = diagnosis_of(window, gate)
-    return f"{diagnosis['of']}/{diagnosis['scenario']}/{diagnosis['title']}" if diagnosis else ""
+    if diagnosis is None:
+        return ""
+    return "/".join(
+        map(str, (diagnosis["scenario"], diagnosis["title"], *(one["title"] for one in diagnosis["remedies"])))
+    )
 
 
 def _finding(window: Document, gates: Sequence[Document]) -> Finding:
