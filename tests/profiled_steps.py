@@ -1,4 +1,4 @@
-"""Decode steps with a planted cause, as schedules of what host and device did: shares of a step are given, times follow.
+"""Decode steps with a planted cause, as schedules of host and device: shares of a step are given, times follow.
 
 A step is cut into equal pieces: a GEMM, then an all-reduce, then nothing until the host has launched the next piece.
 """
@@ -58,7 +58,7 @@ def replayed(step_us: int = STEP_US, pieces: int = 400, steps: int = STEPS, paus
 
 
 def ranks(late: float, *, working: bool, transport: float = 0.05, count: int = 4) -> list[Schedule]:
-    """Ranks of which the last one comes late to every all-reduce: its work lasts longer, or its host submits it late."""
+    """Ranks of which the last comes late to every all-reduce: its work lasts longer, or its host submits it late."""
     schedules = []
     length = STEP_US * MICROSECOND // PIECES
     wait, moves = round(late * length), round(transport * length)

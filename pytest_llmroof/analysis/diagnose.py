@@ -132,8 +132,19 @@ def _find(
         if found is not None:
             return found
     if split is None:
-        return Finding((), "low")
+        return _by_kernels(facts) or Finding((), "low")
     return _near_a_roof(facts, outcomes, split) or findings.largest_loss(facts, split, observed)
+
+
+def _by_kernels(facts: WindowFacts) -> Finding | None:
+    """What most of the profiled kernels' time speaks for, where nothing else tells where time went."""
+    table = facts.profile.kernels if facts.profile is not None else None
+    if table is None:
+        return None
+    from pytest_llmroof.analysis.kernelevidence import leading
+
+    letter = leading(table, facts.deployment.accelerator)
+    return Finding((letter,), "medium") if letter is not None else None
 
 
 def _near_a_roof(facts: WindowFacts, outcomes: Outcomes, split: Attribution) -> Finding | None:
@@ -189,13 +200,14 @@ def _of_kernels(facts: WindowFacts, finding: Finding) -> Iterator[Evidence]:
     table = facts.profile.kernels if facts.profile is not None else None
     if table is None:
         return
-    from pytest_llmroof.analysis.kernelevidence import kernel_evidence
+    from pytest_llmroof.analysis.kernelevidence import kernel_evidence, letter_of
     from pytest_llmroof.analysis.kernelpoints import kernel_points, rule_quotes
 
     gpu = facts.deployment.accelerator
     yield from kernel_evidence(table, gpu)
     if "F" in finding.letters:
-        for quote in rule_quotes(kernel_points(table, gpu)):
+        slow = [point for point in kernel_points(table, gpu) if letter_of(point) == "F"]
+        for quote in rule_quotes(slow):
             yield Evidence("F", True, quote, table.location)
 
 
@@ -204,8 +216,8 @@ def _ranks_missing(split: Attribution | None, observed: Observed | None) -> Iter
     if observed is None or observed.by != "profile" or observed.ranks >= observed.ranks_of or split is None:
         return
     if split.share("exposed communication: waiting") >= threshold("lost_share"):
-        seen = "rank was" if observed.ranks == 1 else "ranks were"
-        yield f"{observed.ranks} of {observed.ranks_of} {seen} profiled, not the late one; {remedy('profile')}"
+        seen = f"{observed.ranks} of {observed.ranks_of} ranks {'was' if observed.ranks == 1 else 'were'} profiled"
+        yield f"{seen}, not the late one; {remedy('profile')}"
 
 
 def _profiled(observed: Observed | None) -> bool:

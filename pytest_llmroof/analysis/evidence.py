@@ -99,7 +99,8 @@ def of_losses(
     """For and against C, D and F: each lost share, large or small, and what nothing tells apart."""
     if attribution is None:
         return
-    if not communicates(facts.deployment):
+    alone = not communicates(facts.deployment) and not _exchanges(observed)
+    if alone:
         yield Evidence("C", False, "one GPU serves each replica: there is nobody to wait for", "the deployment")
     causes: tuple[tuple[str, str, tuple[Cause, ...]], ...] = (
         ("C", "communication that nothing hides", ("exposed communication: transport",)),
@@ -109,7 +110,7 @@ def of_losses(
     for letter, what, parts in causes:
         found = [part for part in attribution.shares if part.cause in parts]
         if found or (observed is not None and _was_observed(letter, observed)):
-            if letter == "C" and not communicates(facts.deployment):
+            if letter == "C" and alone:
                 continue
             if letter in "CD" and observed is not None and observed.by == "profile" and observed.sees(letter):
                 yield _profiled(letter, letter in letters, attribution, observed)
@@ -125,6 +126,11 @@ def of_losses(
     yield from _unattributed(facts, attribution, letters, observed)
     if observed is not None:
         yield from _about_source(attribution, letters, observed)
+
+
+def _exchanges(observed: Observed | None) -> bool:
+    """Whether a profile shows communication, whatever was assumed of the deployment."""
+    return observed is not None and observed.by == "profile" and observed.collective is not None
 
 
 def _profiled(letter: str, named: bool, attribution: Attribution, observed: Observed) -> Evidence:

@@ -59,7 +59,7 @@ def gather(
     floors = work_floors(decode, prefill, apart=decode is not None and _timed_apart(window, decode))
     if client is not None and decode is None and tokens.decoded:
         floors = None  # of the decode steps nothing is known
-    counted = floors is not None or prefill_token_share(tokens) is not None
+    counted = bool(floors and floors.joint) or prefill_token_share(tokens) is not None
     found = phase or (profiled_phase(profile) if not counted else None) or find_phase(floors, tokens)
     share = prefill_share(floors, tokens, found)
     facts = WindowFacts(
