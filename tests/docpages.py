@@ -166,6 +166,7 @@ def same(shown: str, real: str) -> bool:
 def normalised(text: str) -> str:
     """An output without what differs from run to run: times, dates, the length of rulers, the version of pytest."""
     text = re.sub(r"\b20\d\d-[01]\d-[0-3]\d\b", "2026-11-29", text)
+    text = re.sub(r"\b[0-2]\d:[0-5]\d UTC\b", "12:00 UTC", text)
     text = re.sub(r"in \d+\.\d+s\b", "in 0.50s", text)
     text = re.sub(r"([=_!-])\1{3,}", r"\1\1\1", text)
     text = re.sub(r"(?m)[ \t]+$", "", text).strip("\n")

@@ -14,7 +14,8 @@ from docpages import PAGES, ROOT, Block, Desk, blocks, desk_for, normalised, run
 from doctables import TABLES
 from recompute import failing_texts, recompute
 
-from pytest_llmroof import hookspecs, options, recorder
+from pytest_llmroof import hookspecs, options
+from pytest_llmroof.__main__ import VERBS
 from pytest_llmroof.analysis.binomial import needed
 from pytest_llmroof.data import load
 from pytest_llmroof.errors import ConfigErrors
@@ -22,7 +23,6 @@ from pytest_llmroof.gates.file import load_gate_file
 from pytest_llmroof.gates.grammar import parse_gate
 from pytest_llmroof.gates.judge import HEADROOM
 from pytest_llmroof.gates.schema import place_schema
-from pytest_llmroof.report import init_verb
 
 #: Marks that say what is to be done with a block, and languages of blocks that are only read.
 MARKERS: Final = {
@@ -126,7 +126,7 @@ def test_options_that_a_page_names_exist(path: Path) -> None:
     page = path.read_text(encoding="utf-8")
     known = {f"--llmroof-{name}" for name in options._options()}
     assert set(re.findall(r"--llmroof-[a-z-]*[a-z]", page)) <= known
-    for verb, words in re.findall(r"pytest_llmroof (record|init)((?: [^\n`]|\\\n)*)", page):
+    for verb, words in re.findall(r"pytest_llmroof (record|init|render)((?: [^\n`]|\\\n)*)", page):
         own = words.partition(" -- ")[0]
         assert set(re.findall(r" (--[a-z-]+)", own)) <= VERB_OPTIONS[verb], f"{verb}{words}"
     assert set(re.findall(r"\bllmroof_[a-z]+ =", page)) <= {f"llmroof_{name} =" for name, _, _ in options._INI}
@@ -134,11 +134,11 @@ def test_options_that_a_page_names_exist(path: Path) -> None:
 
 def _verb_options(verb: str) -> set[str]:
     parser = argparse.ArgumentParser()
-    {"record": recorder.add_arguments, "init": init_verb.add_arguments}[verb](parser)
+    VERBS[verb].add_arguments(parser)
     return {option for action in parser._actions for option in action.option_strings}
 
 
-VERB_OPTIONS: Final = {verb: _verb_options(verb) for verb in ("record", "init")}
+VERB_OPTIONS: Final = {verb: _verb_options(verb) for verb in VERBS}
 
 
 @every_page
