@@ -46,11 +46,23 @@ def kernel_evidence(table: KernelTable, gpu: Accelerator | None) -> tuple[Eviden
             True,
             f"kernels of {shares[letter] * 100:.0f} % of the profiled time ({_names(groups[letter])}) "
             f"{_SAYS[letter].format(**figures)}",
-            f"Nsight Compute ({table.location})",
+            f"Nsight Compute, {table.location}",
         )
         for letter in sorted(groups, key=lambda one: -shares[one])
         if shares[letter] >= limits["share"]
     )
+
+
+def leading(table: KernelTable, gpu: Accelerator | None) -> Letter | None:
+    """The scenario that most of the profiled time speaks for; None where none does, or kernels only hint at it."""
+    shares: dict[Letter, float] = {}
+    for point in kernel_points(table, gpu):
+        if (letter := letter_of(point)) is not None:
+            shares[letter] = shares.get(letter, 0.0) + point.time_share
+    most = max(shares, key=lambda one: shares[one], default=None)
+    if most is None or most == "D" or shares[most] <= load("ncu.yaml")["evidence"]["most"]:
+        return None
+    return most
 
 
 def letter_of(point: KernelPoint) -> Letter | None:

@@ -121,6 +121,8 @@ def convention_text(window: Document, gate: Document) -> str | None:
     gpu, deployment = window["gpu"], window["deployment"]
     if not gate["metric"].endswith("mfu") or gpu is None:
         return None
+    if gate["metric"].startswith("kernels("):
+        return "operations that the kernels executed, against the dense peak of their precision"
     exact = deployment["flops"] == "exact"
     text = "FLOPs of every matrix product and of attention" if exact else "two FLOPs per active parameter and token"
     text += f", against the dense {gpu['precision']} peak"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kernel_tables import seconds, wide
 
-from pytest_llmroof.analysis.kernelevidence import kernel_evidence, kernel_lines, letter_of
+from pytest_llmroof.analysis.kernelevidence import kernel_evidence, kernel_lines, leading, letter_of
 from pytest_llmroof.analysis.kernelpoints import kernel_points
 from pytest_llmroof.profiles.kernel_table import KernelTable, joined
 from pytest_llmroof.profiles.ncu import read_ncu
@@ -55,7 +55,7 @@ def test_what_one_kernel_speaks_for(tmp_path: Path, values: dict[str, tuple[str,
 def test_shares_of_the_profiled_time(tmp_path: Path) -> None:
     launches = [("gemv", kernel(600, mbu=0.8)), ("slow", kernel(300, mbu=0.3, mfu=0.2)), ("gemm", kernel(100, mfu=0.6))]
     first, second = kernel_evidence(read_ncu(wide(tmp_path / "k.csv", launches)), A100)
-    assert (first.scenario, first.supports, first.source) == ("A", True, "Nsight Compute (k.csv)")
+    assert (first.scenario, first.supports, first.source) == ("A", True, "Nsight Compute, k.csv")
     assert first.statement == "kernels of 60 % of the profiled time (gemv) move 75 % of the memory bandwidth and more"
     assert (second.scenario, second.statement) == (
         "F",
@@ -63,6 +63,15 @@ def test_shares_of_the_profiled_time(tmp_path: Path) -> None:
         "compute peak",
     )  # 10 % of the time are too little for B
     assert kernel_evidence(read_ncu(tmp_path / "k.csv"), None) == ()
+    assert leading(read_ncu(tmp_path / "k.csv"), A100) == "A"  # of more than half of the time
+
+
+def test_what_does_not_speak_for_most_of_the_time_decides_nothing(tmp_path: Path) -> None:
+    halves = [("gemv", kernel(500, mbu=0.8)), ("slow", kernel(500, mbu=0.3, mfu=0.2))]
+    assert leading(read_ncu(wide(tmp_path / "k.csv", halves)), A100) is None
+    short = [("tiny", kernel(5, mbu=0.2, shares=(0.1, 0.2)))]
+    assert leading(read_ncu(wide(tmp_path / "k.csv", short)), A100) is None  # kernels alone never prove gaps
+    assert leading(read_ncu(wide(tmp_path / "k.csv", [("slow", kernel(5))])), A100) is None
 
 
 def test_lines_say_what_was_reached_and_waited_for(tmp_path: Path) -> None:
