@@ -135,3 +135,23 @@ def hostile() -> Document:
         diagnosis["remedies"][0].update(title=HOSTILE, effect="e" * 5000, detail=HOSTILE)
         diagnosis["missing"] = [HOSTILE]
     return document
+
+
+def profiled() -> Document:
+    """Three kernels that Nsight Compute counted: one in fp8, one in part only, one that counted no FLOPs."""
+    document = report_document(of_everything()["windows"][:1], labels={}, created=CREATED)
+    point = {
+        "label": "gemm_fp8", "kernel": "void gemm_fp8<128>(...)", "scope": "kernel", "launches": 40, "seconds": 0.004,
+        "time_share": 0.5, "flops_per_second": 1000e12, "bytes_per_second": 1e12, "intensity": 1000.0,
+        "lower_bound": False, "precision": "fp8", "mfu": 1.01, "mbu": 0.3, "regime": "compute", "of_roof": 0.505,
+        "reading": "compute", "l2_hit_rate": 0.6, "occupancy": 0.25, "waves": 2.0, "bank_conflict_share": 0.01,
+        "stalls": [{"waits_for": "long scoreboard", "share": 0.41}], "rules": [],
+    }  # fmt: skip
+    partly = {**point, "label": "attention", "intensity": 10.0, "flops_per_second": 20e12, "of_roof": 0.597,
+              "lower_bound": True, "stalls": [], "mfu": 0.02, "reading": None}  # fmt: skip
+    copied = {**point, "label": "copy", "intensity": None, "flops_per_second": None, "of_roof": None, "mfu": None}
+    document["windows"][0]["kernels"] = {
+        "source": "kernels.csv", "launches": 120, "seconds": 0.008, "devices": ["NVIDIA H100 80GB HBM3"], "notes": [],
+        "points": [point, partly, copied],
+    }  # fmt: skip
+    return document

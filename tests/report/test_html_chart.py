@@ -8,8 +8,9 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from report_pages import intensity, of_everything, several_accelerators
+from report_pages import intensity, of_everything, profiled, several_accelerators
 
+from pytest_llmroof.report.html import render
 from pytest_llmroof.report.html.axes import Scale, rate, thousands
 from pytest_llmroof.report.html.boxes import Box, around, place
 from pytest_llmroof.report.html.chart import MOST_NAMED, chart
@@ -55,6 +56,21 @@ def test_a_kernel_stands_where_its_two_utilisations_put_it() -> None:
     assert kernel.flops_per_second == pytest.approx(494.7e12)
     assert kernel.intensity == pytest.approx(738.36, rel=1e-4)
     assert len(found.points) == 2
+
+
+def test_profiled_kernels_are_held_against_the_roof_of_their_own_precision() -> None:
+    (found,) = rooflines(profiled()["windows"])
+    gemm, attention = found.points[1:]  # what counted no FLOPs has no place
+    # 1000 TFLOP/s are half of the fp8 peak, and above the bf16 one: 1000 / 0.505 = 1980.
+    assert (gemm.label, found.share(gemm)) == ("gemm_fp8", pytest.approx(0.505))
+    assert found.roof(gemm) == pytest.approx(1980.2e12, rel=1e-4)
+    drawn = chart(found, 860, 420)
+    labels = [mark.label.text for mark in drawn.marks if mark.label]
+    assert labels == ["decode 41 %", "gemm_fp8 50 %", "attention ≥ 60 %"]
+    assert attention.at_least
+    page = render(profiled())
+    assert "reads as compute; warps wait: 41\u00a0% long scoreboard" in page
+    assert "Kernels by their time, kernels.csv" in page
 
 
 def test_accelerators_and_precisions_have_roofs_of_their_own() -> None:

@@ -96,7 +96,7 @@ def marked(
         y=at_y,
         low=_apart(y, point.low, at_y),
         high=_apart(y, point.high, at_y),
-        roof=y(roofline.attainable(point.intensity)),
+        roof=y(roofline.roof(point)),
         label=label,
         title=f"{_cut(point.label, _LONGEST_TITLE)}: {used} of the roof",
     )
@@ -108,7 +108,7 @@ def _cut(text: str, longest: int) -> str:
 
 
 def _used(point: Point, roofline: Roofline) -> str:
-    return quantity(point.flops_per_second / roofline.attainable(point.intensity), "fraction", 2)
+    return ("≥ " if point.at_least else "") + quantity(roofline.share(point), "fraction", 2)
 
 
 def _apart(y: Scale, value: float | None, at: float) -> float | None:

@@ -28,15 +28,20 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class Point:
-    """One measured phase or kernel: FLOPs per byte, and FLOP/s of one GPU with the ends of its interval."""
+    """One measured phase or kernel: FLOPs per byte, and FLOP/s of one GPU with the ends of its interval.
+
+    ``of_roof`` is a kernel's share of the roof at its own precision; ``at_least`` where not everything was counted.
+    """
 
     kind: Kind
     label: str
     window: str
     intensity: float
     flops_per_second: float
-    low: float | None
-    high: float | None
+    low: float | None = None
+    high: float | None = None
+    of_roof: float | None = None
+    at_least: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,16 @@ class Roofline:
     def attainable(self, intensity: float) -> float:
         """min(F, I W), in FLOP/s (Williams, Waterman, Patterson 2009)."""
         return min(self.own.flops_per_second, intensity * self.bandwidth)
+
+    def roof(self, point: Point) -> float:
+        """The FLOP/s that a point is held against."""
+        if point.of_roof:
+            return point.flops_per_second / point.of_roof
+        return self.attainable(point.intensity)
+
+    def share(self, point: Point) -> float:
+        """What a point reached of its roof."""
+        return point.flops_per_second / self.roof(point)
 
 
 def rooflines(windows: Sequence[Document]) -> list[Roofline]:
@@ -115,7 +130,7 @@ def _points(window: Document, gpu: Document, several: bool) -> Iterator[Point]:
         label = kind if not several else name if len(_phases(window)) == 1 else f"{name}: {kind}"
         low, high = (end * scale if end else None for end in (used["low"], used["high"]))
         yield Point(kind, label, name, intensity["value"], used["value"] * scale, low, high)
-    yield from _kernels(window, gpu, several)
+    yield from _profiled(window, several) if window.get("kernels") else _kernels(window, gpu, several)
 
 
 def _phases(window: Document) -> tuple[Literal["decode", "prefill"], ...]:
@@ -125,8 +140,20 @@ def _phases(window: Document) -> tuple[Literal["decode", "prefill"], ...]:
     return ("prefill",) if window["phase"] == "prefill" else ("decode", "prefill")
 
 
+def _profiled(window: Document, several: bool) -> Iterator[Point]:
+    """The kernels that were profiled on this accelerator, by what was counted of each."""
+    name = one_line(window["name"])
+    for one in window["kernels"]["points"]:
+        if one["mfu"] and one["intensity"] and one["flops_per_second"]:
+            label = f"{name}: {one_line(one['label'])}" if several else one_line(one["label"])
+            yield Point(
+                "kernel", label, name, one["intensity"], one["flops_per_second"],
+                of_roof=one["of_roof"], at_least=bool(one["lower_bound"]),
+            )  # fmt: skip
+
+
 def _kernels(window: Document, gpu: Document, several: bool) -> Iterator[Point]:
-    """Kernels whose FLOPs and bytes were counted; one without FLOPs has no place on a logarithmic scale."""
+    """Kernels that a gate names by a pattern; one without FLOPs has no place on a logarithmic scale."""
     measurements = window["measurements"]
     for metric, mfu in measurements.items():
         match = _KERNELS.fullmatch(metric)
@@ -137,7 +164,7 @@ def _kernels(window: Document, gpu: Document, several: bool) -> Iterator[Point]:
         intensity = achieved / (used["value"] * gpu["memory_bandwidth_bytes_per_second"])
         name = one_line(window["name"])
         label = f"{name}: {one_line(match[2])}" if several else one_line(match[2])
-        yield Point("kernel", label, name, intensity, achieved, None, None)
+        yield Point("kernel", label, name, intensity, achieved)
 
 
 def _positive(measurement: Document) -> bool:

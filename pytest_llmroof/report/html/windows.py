@@ -29,14 +29,27 @@ class MeasurementRow:
 
 
 @dataclass(frozen=True)
+class KernelRow:
+    """One profiled kernel, with what the profiler reads it as and what its warps wait for."""
+
+    name: str
+    launches: int
+    time_share: str
+    of_roof: str
+    remark: str
+
+
+@dataclass(frozen=True)
 class Details:
-    """One window. ``groups`` are its measurements by the first part of their name."""
+    """One window: what it rests on, its profiled kernels, and all of its measurements."""
 
     name: str
     id: str
     facts: tuple[tuple[str, str], ...]
     sources: tuple[tuple[str, str], ...]
     rows: tuple[MeasurementRow, ...]
+    kernels: tuple[KernelRow, ...]
+    kernel_source: str
 
 
 @dataclass(frozen=True)
@@ -49,7 +62,7 @@ class Note:
 
 def details(window: Document) -> Details:
     """A window's texts."""
-    seconds = window["duration_seconds"]
+    seconds, kernels = window["duration_seconds"], window.get("kernels")
     facts = {
         "Model": model_text(window),
         "Accelerator": gpu_text(window),
@@ -66,6 +79,23 @@ def details(window: Document) -> Details:
         facts=tuple((label, text) for label, text in facts.items() if text),
         sources=tuple((one_line(one["kind"]), one_line(one["location"])) for one in window["sources"]),
         rows=tuple(_row(metric, one) for metric, one in window["measurements"].items()),
+        kernels=tuple(_kernel(one) for one in kernels["points"]) if kernels else (),
+        kernel_source=one_line(kernels["source"] or "") if kernels else "",
+    )
+
+
+def _kernel(point: Document) -> KernelRow:
+    stalls = ", ".join(
+        f"{quantity(one['share'], 'fraction', 2)} {one_line(one['waits_for'])}" for one in point["stalls"][:2]
+    )
+    parts = [f"reads as {point['reading']}" if point["reading"] else "", f"warps wait: {stalls}" if stalls else ""]
+    least = "≥ " if point["lower_bound"] else ""
+    return KernelRow(
+        name=one_line(point["label"]),
+        launches=point["launches"],
+        time_share=quantity(point["time_share"], "fraction"),
+        of_roof=f"{least}{quantity(point['of_roof'], 'fraction')}" if point["of_roof"] is not None else "",
+        remark="; ".join(filter(None, parts)),
     )
 
 
