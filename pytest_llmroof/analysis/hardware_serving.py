@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from pytest_llmroof.analysis.constants import counter_constant
 from pytest_llmroof.analysis.facts import WindowFacts
@@ -11,8 +13,12 @@ from pytest_llmroof.analysis.hardware import activity
 from pytest_llmroof.roofline.catalogue import accelerator_for_device
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.telemetry.hardware import Gpu, Hardware
-from pytest_llmroof.telemetry.window import Window
+from pytest_llmroof.telemetry.window import Engine, Window
 from pytest_llmroof.units import grouped
+
+#: Labels of an engine's series that name its pod, and its host, as exporters of GPU counters call them.
+POD_LABELS: Final = ("pod", "pod_name", "kubernetes_pod_name", "exported_pod")
+HOST_LABELS: Final = ("node", "host", "hostname", "Hostname", "instance", "exported_instance")
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ def _serving(facts: WindowFacts) -> Serving:
     if hardware is None or not hardware.gpus:
         return Serving((), 0)
     deployment = facts.deployment
-    candidates = _ours_by_pod(facts, of_one_kind(whole(hardware, deployment), deployment))
+    candidates = _ours(facts, of_one_kind(whole(hardware, deployment), deployment))
     seen = len(hardware.gpus)
     if not candidates:
         return Serving((), seen, problem="the counters are those of slices of GPUs, and the deployment has whole ones")
@@ -135,10 +141,51 @@ def _assumed(candidates: list[Gpu], busy: list[Gpu], seen: int) -> Serving:
     return Serving(kept, seen, note=f"of {grouped(seen)} GPUs the {len(kept)} at work are taken: {_named(kept)}")
 
 
-def _ours_by_pod(facts: WindowFacts, gpus: list[Gpu]) -> list[Gpu]:
-    """Those that an engine's pod holds, where pods are told of both."""
-    ours = [gpu for gpu in gpus if gpu.pod and any(gpu.pod in engine.identity for engine in facts.window.engines)]
-    return ours or gpus
+def _ours(facts: WindowFacts, gpus: list[Gpu]) -> list[Gpu]:
+    """Those that an engine's pod holds, else those of its host, where these are told of both."""
+    joined = by_engine(gpus, facts.window)
+    return [gpu for gpu in gpus if any(gpu in ours for ours in joined.values())] or gpus
+
+
+def by_engine(gpus: Sequence[Gpu], window: Window) -> dict[str, list[Gpu]]:
+    """The GPUs of each engine by its name, as far as pods tell, else hosts; nothing where neither does.
+
+    Engines of one pod (data-parallel ranks) are one.
+    """
+    for of_gpu, labels in ((_pod, POD_LABELS), (_host, HOST_LABELS)):
+        found: dict[str, list[Gpu]] = {}
+        seen: dict[str, str] = {}
+        for engine in window.engines:
+            for place in _places(engine, labels):
+                ours = [gpu for gpu in gpus if of_gpu(gpu) == place]
+                if ours and seen.setdefault(place, engine.identity) == engine.identity:
+                    found[engine.identity] = ours
+                if ours:
+                    break
+        if found:
+            return found
+    pods = {gpu.pod for gpu in gpus if gpu.pod}
+    named = {engine.identity: set(re.split(r"[\s,:/]+", engine.identity)) & pods for engine in window.engines}
+    return {name: [gpu for gpu in gpus if gpu.pod in found] for name, found in named.items() if found}
+
+
+def _places(engine: Engine, labels: Sequence[str]) -> list[str]:
+    """What an engine's labels say of its pod or host; of an address (``10.0.0.1:8000``) the host."""
+    told = [engine.place[label] for label in labels if engine.place.get(label)]
+    return [_without_port(text) for text in told]
+
+
+def _without_port(text: str) -> str:
+    host, colon, port = text.rpartition(":")
+    return host if colon and port.isdecimal() else text
+
+
+def _pod(gpu: Gpu) -> str | None:
+    return gpu.pod
+
+
+def _host(gpu: Gpu) -> str | None:
+    return _without_port(gpu.host) if gpu.host else None
 
 
 def _fewer(gpus: Sequence[Gpu], expected: int) -> str | None:

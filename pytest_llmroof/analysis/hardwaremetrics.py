@@ -11,7 +11,7 @@ from pytest_llmroof.analysis.consistency import contradictions
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.hardware import Reading, Unread, averaging, common, described, read, silent
 from pytest_llmroof.analysis.hardware_load import Stretch, beyond_samples
-from pytest_llmroof.analysis.hardware_serving import Serving, by_host, serving
+from pytest_llmroof.analysis.hardware_serving import Serving, by_engine, by_host, serving
 from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData, Outcome
 from pytest_llmroof.analysis.thresholds import remedy
 from pytest_llmroof.analysis.vendors import elsewhere_for, remedy_for, vendor_of
@@ -94,7 +94,7 @@ def each_replica(facts: WindowFacts, metric: str) -> list[tuple[str, Outcome]] |
     if replicas == 1:
         return [("the only replica", _over(facts, metric, found))]
     pods = {gpu.pod or "": [one for one in found.gpus if one.pod == gpu.pod] for gpu in found.gpus}
-    for groups in (pods, by_host(found.gpus)):
+    for groups in (by_engine(found.gpus, facts.window), pods, by_host(found.gpus)):
         if len(groups) == replicas and "" not in groups:
             size = facts.deployment.gpus_per_replica
             return [
