@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
@@ -47,8 +48,22 @@ def run(options: argparse.Namespace, command: Sequence[str] | None = None) -> in
             file=sys.stderr,
         )
         return _USAGE_ERROR
+    if options.ratchet is None:
+        sys.stdout.write(editor_line())
     sys.stdout.write(text)
     return 0
+
+
+def editor_line() -> str:
+    """The first line, by which editors (VS Code, Neovim, ...) complete and check the file.
+
+    It names the packaged schema: relative to the current directory where that holds the environment, so that the line
+    serves everybody who makes theirs in the same place.
+    """
+    schema = Path(str(files("pytest_llmroof.data") / "gatefile.schema.json")).resolve()
+    here = Path.cwd().resolve()
+    named = schema.relative_to(here).as_posix() if schema.is_relative_to(here) else schema.as_uri()
+    return f"# yaml-language-server: $schema={named}\n"
 
 
 def _text(options: argparse.Namespace, command: Sequence[str] | None) -> str | None:

@@ -14,14 +14,16 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_llmroof.analysis.metrics import METRICS
+from pytest_llmroof.analysis.metrics import METRICS, metric_of
 from pytest_llmroof.data import load
 from pytest_llmroof.errors import ConfigErrors
 from pytest_llmroof.gates.file import load_gate_file
 from pytest_llmroof.gates.grammar import parse_gate
 from pytest_llmroof.gates.schema import place_schema
 from pytest_llmroof.roofline.accelerator import PRECISIONS
+from pytest_llmroof.roofline.catalogue import accelerators
 from pytest_llmroof.roofline.deployment import ELEMENT_BYTES
+from pytest_llmroof.roofline.models import model_names
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("*llmroof.yaml"))
 
@@ -99,3 +101,11 @@ def errors_of(path: Path) -> list[Any]:
     except ConfigErrors as refusal:
         return list(refusal.errors)
     return []
+
+
+def test_editors_offer_every_accelerator_model_and_metric(schema: Any) -> None:
+    definitions = schema["definitions"]
+    assert definitions["gpu"]["examples"] == sorted(accelerators())
+    assert definitions["model"]["examples"] == sorted(model_names())
+    offered = {metric_of(parse_gate(example).metric).name for example in definitions["gate"]["examples"]}
+    assert offered == set(METRICS)

@@ -15,6 +15,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pytest_llmroof
 from pytest_llmroof.__main__ import main
 from pytest_llmroof.analysis.measurement import Outcome
 from pytest_llmroof.errors import SourceError
@@ -160,16 +161,36 @@ def test_any_text_is_read_back_as_it_was(text: str) -> None:
     assert yaml.safe_load(scalar(visible(text))) == visible(text)
 
 
+SCHEMA = Path(pytest_llmroof.__file__).resolve().parent / "data" / "gatefile.schema.json"
+
+
 @pytest.mark.parametrize("text", ["no", "1e3", "60:30", "null", "~", "${TOKEN}", "a: b", "# x", "2026-11-29", "0x10"])
 def test_traps_of_yaml_are_quoted(text: str) -> None:
     assert yaml.safe_load(f"key: {scalar(text)}") == {"key": text}
 
 
-def test_the_verb_writes_to_standard_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_verb_writes_to_standard_output(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     path = tmp_path / "report.json"
     json_report.write(path, report())
     assert main(["init", f"--from={path}"]) == 0
-    assert capsys.readouterr().out == calibrated([("report.json", report())])
+    first, _, rest = capsys.readouterr().out.partition("\n")
+    assert first == f"# yaml-language-server: $schema={SCHEMA.as_uri()}"
+    assert rest == calibrated([("report.json", report())])
+
+
+def test_editors_find_the_schema_by_the_first_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(SCHEMA.parents[2])  # as where the environment lies within the project
+    assert main(["init", "--model=llama-3.1-70b", "--gpu=h100"]) == 0
+    path = tmp_path / "llmroof.yaml"
+    path.write_text(capsys.readouterr().out, encoding="utf-8")
+    named = "pytest_llmroof/data/gatefile.schema.json"
+    assert path.read_text().splitlines()[0] == f"# yaml-language-server: $schema={named}"
+    assert load_gate_file(path, tmp_path)
 
 
 def test_the_verb_without_a_report_writes_a_first_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
