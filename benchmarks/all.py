@@ -17,7 +17,7 @@ from rows import HEAD, table
 
 HERE = Path(__file__).parent
 #: The cheap ones first.
-SCRIPTS = ("accounting.py", "startup.py", "parsing.py", "traces.py", "gates.py", "fleet.py")
+SCRIPTS = ("accounting.py", "startup.py", "parsing.py", "traces.py", "nsys.py", "gates.py", "fleet.py")
 
 
 def main() -> int:

@@ -22,8 +22,8 @@ import numpy as np
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.profiles.timeline import Int64
 
-ROWS: Final = 1 << 16
-"""Rows that are read at once."""
+ROWS: Final = 1 << 14
+"""Rows that are read at once: few enough that a processor's cache holds them while they are looked at."""
 _LONGEST_VALUE: Final = 64 << 20
 _LONGEST_NAME: Final = 8192
 _LEAST_ROW_BYTES: Final = 4
@@ -41,15 +41,20 @@ _READ: Final = re.compile(
 
 @dataclass(frozen=True)
 class Table:
-    """A table that is there: its name, and the columns that it really stores, in lower case."""
+    """A table that is there: its name, and the columns that it really stores, in lower case; ``never_null`` among
+    these are those that the database itself keeps free of NULL.
+    """
 
     name: str
     columns: frozenset[str]
+    never_null: frozenset[str] = frozenset()
 
     def first(self, *columns: str, otherwise: int | None = None) -> str:
         """The first value of some columns that is not NULL, as an expression; missing columns count as such."""
-        there = [f'"{column}"' for column in columns if column.lower() in self.columns]
-        given = [*there, *([] if otherwise is None else [str(otherwise)])]
+        there = [column.lower() for column in columns if column.lower() in self.columns]
+        if there and there[0] in self.never_null:
+            return f'"{there[0]}"'
+        given = [*(f'"{column}"' for column in there), *([] if otherwise is None else [str(otherwise)])]
         return f"COALESCE({', '.join(given)})" if len(given) > 1 else given[0] if given else "NULL"
 
 
@@ -84,7 +89,7 @@ class Database:
         schema = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
         listed = database.execute(schema).fetchall()
         self.tables: Mapping[str, Table] = {
-            name.lower(): Table(name, frozenset(str(row[1]).lower() for row in self._table_info(name)))
+            name.lower(): self._described(name)
             for name, definition in listed
             if _READ.fullmatch(str(name)) and not re.match(r"\s*CREATE\W+VIRTUAL", str(definition), re.IGNORECASE)
         }
@@ -99,8 +104,11 @@ class Database:
 
         database.set_authorizer(authorise)
 
-    def _table_info(self, name: str) -> list[tuple[object, ...]]:
-        return self._connection.execute(f'PRAGMA table_info("{name}")').fetchall()
+    def _described(self, name: str) -> Table:
+        """A table by what its database tells of its columns: place, name, type, whether NULL is kept out."""
+        rows = self._connection.execute(f'PRAGMA table_info("{name}")').fetchall()
+        columns = {str(row[1]).lower(): bool(row[3]) for row in rows}
+        return Table(name, frozenset(columns), frozenset(column for column, kept in columns.items() if kept))
 
     def __enter__(self) -> Database:
         return self
@@ -139,7 +147,7 @@ class Database:
                 count += len(block) // len(expressions)
                 if count > self._longest:
                     raise self.damaged(f"{table.name} gives more rows than the file has room for")
-                yield block.reshape(-1, len(expressions)).T
+                yield np.ascontiguousarray(block.reshape(-1, len(expressions)).T)
 
     def strings(self, identifiers: Iterable[int]) -> dict[int, str]:
         """The strings of these identifiers, those that are there. No other string is looked at."""

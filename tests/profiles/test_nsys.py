@@ -494,3 +494,25 @@ def test_an_empty_database_is_refused(tmp_path: Path) -> None:
     export.add("META_DATA_EXPORT", name="EXPORT_SCHEMA_VERSION", value="3.25.0")
     with pytest.raises(SourceError, match="holds no GPU activity"):
         read_nsys(export.write(path))
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("deviceId", 500), ("streamId", 1 << 20), ("streamId", -3), ("correlationId", None), ("globalPid", None)],
+)
+def test_numbers_of_any_size_are_read(tmp_path: Path, schedule: Schedule, column: str, value: int | None) -> None:
+    """Usual ones are read together, others one by one: both ways give the same."""
+    export = export_of([schedule])
+    usual = only(export.write(tmp_path / "usual.sqlite"))
+    rows = export.rows[f"{PREFIX}KERNEL"]
+    for row in rows if column == "deviceId" else rows[7:8]:
+        row[column] = value  # type: ignore[index]
+    timeline = only(export.write(tmp_path / "report.sqlite"))
+    expected = usual.work.launch.copy()
+    if column == "correlationId":
+        expected[7] = UNKNOWN
+    np.testing.assert_array_equal(timeline.work.start, usual.work.start)
+    np.testing.assert_array_equal(timeline.work.launch >= 0, expected >= 0)
+    np.testing.assert_array_equal(timeline.work.size, usual.work.size)
+    assert timeline.device == (500 if column == "deviceId" else 0)
+    assert timeline.work.stream[7] == (value if column == "streamId" else 7)
