@@ -11,7 +11,6 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +23,8 @@ from pytest_llmroof.telemetry.engine_entries import with_engines
 from pytest_llmroof.telemetry.live import LiveRecording, live_window
 from pytest_llmroof.telemetry.reading import read_window
 from pytest_llmroof.telemetry.recording import MANIFEST, Recording, slug_of_page
+from pytest_llmroof.telemetry.sampling import GRACE_SECONDS
+from pytest_llmroof.telemetry.threads import apart
 from pytest_llmroof.units import grouped
 
 #: Seconds, where neither the window nor an option says it.
@@ -43,23 +44,22 @@ Wait = Callable[[float], object]
 
 def endpoints(spec: WindowSpec) -> tuple[Endpoint, ...]:
     """The servers behind the URLs of a window. Asks the resolver: not to be called while tests are collected."""
-    with ThreadPoolExecutor(1, "llmroof-resolve") as thread:
-        try:
-            return thread.submit(_endpoints, spec).result()
-        except LlmroofError:
-            raise
-        except Exception as error:
-            # Neither its text nor its traceback, whose frames hold headers: what sockets are blocked with, say.
-            raise SourceError(f"the servers' names can't be resolved ({type(error).__name__})") from None
+    try:
+        return apart("llmroof-resolve", _endpoints, spec).result()
+    except LlmroofError:
+        raise
+    except Exception as error:
+        # Neither its text nor its traceback, whose frames hold headers: what sockets are blocked with, say.
+        raise SourceError(f"the servers' names can't be resolved ({type(error).__name__})") from None
 
 
 def length_seconds(spec: WindowSpec) -> float:
     """How long the windows of a duration take at most, with what may go wrong on the way."""
     timeouts = [float(str(source.options.get("timeout", 10.0))) for source in spec.telemetry if source.kind == "url"]
     waiting = spec.max_wait_seconds if spec.min_requests else 0.0
-    # Three scrapes decide over a window: the one that looks whether a server is there, the first and the last. Each is
-    # tried again within its time-out, which the last try may take up once more, and a body in drops a little longer.
-    scrapes = 8.0 * max(timeouts, default=0.0)
+    # Three scrapes decide over a window: the one that looks whether a server is there, the first and the last. Besides
+    # them a scrape that is under way at the end is waited for. A body in drops takes a quarter longer.
+    scrapes = 4 * 1.25 * (max(timeouts, default=0.0) + GRACE_SECONDS)
     one = duration_seconds(spec) + waiting + scrapes
     return spec.warmup_seconds + spec.repeat * one + _SLACK_SECONDS
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from pytest_llmroof.acquire import require
@@ -13,6 +12,7 @@ from pytest_llmroof.gates.spec import WindowSpec
 from pytest_llmroof.taken import Block, Taken
 from pytest_llmroof.telemetry.engine_entries import with_engines
 from pytest_llmroof.telemetry.fleetsource import scrape_interval
+from pytest_llmroof.telemetry.threads import apart
 
 #: The longest pause between two scrapes that is waited for, in seconds.
 _LONGEST_SECONDS: Final = 120.0
@@ -64,12 +64,11 @@ class AskedFraming:
         """The longest scrape interval of the sources. Asked in a thread, whose frames no traceback shows."""
         engines = with_engines(self.spec.engines)
         sources = [source.options for source in self.spec.telemetry if source.kind == "prometheus"]
-        with ThreadPoolExecutor(1, "llmroof-ask") as thread:
-            try:
-                found = [thread.submit(scrape_interval, options, end, engines).result() for options in sources]
-            except LlmroofError:
-                raise
-            except Exception as error:
-                raise SourceError(f"the scrape interval can't be asked for ({type(error).__name__})") from None
+        try:
+            found = [apart("llmroof-ask", scrape_interval, options, end, engines).result() for options in sources]
+        except LlmroofError:
+            raise
+        except Exception as error:
+            raise SourceError(f"the scrape interval can't be asked for ({type(error).__name__})") from None
         # Where there is no engine, the window's own question will say so.
         return max((interval for interval in found if interval is not None), default=0.0)

@@ -57,7 +57,7 @@ class LiveRecording:
 
     def abandon(self) -> None:
         """Stop at once, without a last scrape, keeping what there is: for errors on the way."""
-        self._sampler.stop()
+        self._sampler.abandon()
 
     def _receive(self, scraped: Page | Failure) -> None:
         if isinstance(scraped, Page):

@@ -6,8 +6,8 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pytest_llmroof.errors import SourceError
@@ -15,6 +15,7 @@ from pytest_llmroof.telemetry.endpoint import Endpoint
 from pytest_llmroof.telemetry.fetching import fetch
 from pytest_llmroof.telemetry.patience import Unavailable, pause_before
 from pytest_llmroof.telemetry.recording import Page
+from pytest_llmroof.telemetry.threads import apart
 
 #: The load may patch these in the process under test, and the sampler must not see it.
 _monotonic = time.monotonic
@@ -23,6 +24,10 @@ _sleep = time.sleep
 
 #: How long to wait before asking once more a server that took up the whole time-out, in seconds.
 _AFTER_A_TIMEOUT: Final = 0.2
+#: What a further try may take beyond the time-out, which the tries before it used up, in seconds.
+GRACE_SECONDS: Final = 2.0
+#: How long pages that are being written are waited for, where a window is given up, in seconds.
+_ABANDON_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -61,39 +66,47 @@ class Sampler:
         self._receive = receive
         self._interval = interval_seconds
         self._stopping = threading.Event()
-        self._threads: ThreadPoolExecutor | None = None
+        self._abandoned = False
         self._running: list[Future[None]] = []
 
     def scrape(self) -> list[Page | Failure]:
         """Every endpoint at the same time, in their order; nothing is handed to ``receive``.
 
         A window hangs on these scrapes: what may pass is tried again within the time-out, and a server that did not
-        answer in time is asked once more.
+        answer in time is asked once more. All tries of an endpoint together take its time-out and ``GRACE_SECONDS``,
+        and a quarter of both where a page comes in drops.
         """
-        with ThreadPoolExecutor(len(self.endpoints), "llmroof-scrape") as threads:
-            return list(threads.map(self._insist, self.endpoints))
+        scraped = [apart("llmroof-scrape", self._insist, endpoint) for endpoint in self.endpoints]
+        return [each.result() for each in scraped]
 
     def start(self) -> None:
         """Scrape every interval from now on, the first time after one interval."""
         self._stopping.clear()
-        self._threads = ThreadPoolExecutor(len(self.endpoints), "llmroof-sampler")
         start = _monotonic()
-        self._running = [self._threads.submit(self._sample, endpoint, start) for endpoint in self.endpoints]
+        self._running = [apart("llmroof-sampler", self._sample, endpoint, start) for endpoint in self.endpoints]
 
     def stop(self) -> None:
         """Scrape no more, once the scrapes under way are done. Raises what ``receive`` raised."""
         self._stopping.set()
-        threads, running = self._threads, self._running
-        self._threads, self._running = None, []
-        if threads is not None:
-            threads.shutdown(wait=True)
+        running, self._running = self._running, []
+        wait(running)
         for each in running:
             each.result()
+
+    def abandon(self) -> None:
+        """Scrape no more, and wait for no answer: what is under way is not kept."""
+        self._abandoned = True
+        self._stopping.set()
+        running, self._running = self._running, []
+        wait(running, _ABANDON_SECONDS)
 
     def _sample(self, endpoint: Endpoint, start: float) -> None:
         due = start + self._interval
         while not self._stopping.wait(max(0.0, due - _monotonic())):
-            self._receive(self._scrape(endpoint))
+            scraped = self._scrape(endpoint)
+            if self._abandoned:
+                return
+            self._receive(scraped)
             # Times stay multiples of the interval; those that a slow answer took up are left out, not made up for.
             due += self._interval * max(1, math.ceil((_monotonic() - due) / self._interval))
 
@@ -108,7 +121,12 @@ class Sampler:
                 break
             _sleep(pause)
             tries += 1
-            scraped = self._scrape(endpoint)
+            left = endpoint.timeout_seconds - (_monotonic() - start)
+            shorter = min(endpoint.timeout_seconds, max(left, GRACE_SECONDS))
+            again = self._scrape(replace(endpoint, timeout_seconds=shorter))
+            if isinstance(again, Failure) and isinstance(again.error, Unavailable) and again.error.timed_out:
+                break  # the first failure tells more: this one had what was left of the time only
+            scraped = again
         return scraped
 
     def _scrape(self, endpoint: Endpoint) -> Page | Failure:

@@ -62,6 +62,30 @@ def test_ctrl_c_in_a_window_leaves_a_report(project: Any, server: Any) -> None:
     assert "NOT RUN" in text
 
 
+@pytest.mark.parametrize("answers", [0, 1], ids=["the first scrape", "a scrape between"])
+def test_ctrl_c_waits_for_no_server(project: Any, server: Any, answers: int) -> None:
+    """A server that keeps its answer for as long as its time-out allows holds up no exit."""
+    from exporters import respond
+
+    def answer(handler: Any) -> None:
+        if server.count() > answers:
+            server.closing.wait(120)
+        else:
+            respond(handler, server.process.page())
+
+    server.answer = answer
+    project.gates(window(f"{{url: '{server.url}', timeout: 100s}}", "90s"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"],
+        cwd=project.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    server.wait_for(answers + 1)
+    process.send_signal(signal.SIGINT)
+    text, _ = process.communicate(timeout=60)
+    assert process.returncode == 2, text
+    assert "NOT RUN" in text
+
+
 KILLER = """
 import os
 from pathlib import Path

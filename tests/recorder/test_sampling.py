@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +14,10 @@ from typing import Any
 import pytest
 
 from pytest_llmroof.errors import ConfigError, SourceError
+from pytest_llmroof.telemetry import sampling
 from pytest_llmroof.telemetry.endpoint import Endpoint, endpoints_of
 from pytest_llmroof.telemetry.live import live_window
+from pytest_llmroof.telemetry.patience import Unavailable
 from pytest_llmroof.telemetry.reading import read_window
 from pytest_llmroof.telemetry.recording import Page, Recording
 from pytest_llmroof.telemetry.sampling import Failure, Sampler
@@ -236,3 +239,68 @@ def test_what_was_recorded_reads_as_a_window(server: Any, start_server: Callable
     # Which server comes first is up to its port.
     assert (10.0, 11.0, 12.0) in [engine.gauges["running"].values for engine in window.engines]
     assert window.unread == ()
+
+
+@pytest.mark.parametrize(("timeout", "further"), [(10.0, 2.0), (1.0, 1.0)])
+def test_a_scrape_takes_its_time_out_and_a_short_grace(
+    monkeypatch: pytest.MonkeyPatch, timeout: float, further: float
+) -> None:
+    """A server that took up its whole time-out is asked once more, for 2 s; what is said is what happened first."""
+    asked: list[float] = []
+    clock = [0.0]
+
+    def silent(endpoint: Endpoint) -> bytes:
+        asked.append(endpoint.timeout_seconds)
+        clock[0] += endpoint.timeout_seconds
+        raise Unavailable(f"no answer within {endpoint.timeout_seconds:g} s", timed_out=True)
+
+    monkeypatch.setattr(sampling, "fetch", silent)
+    monkeypatch.setattr(sampling, "_monotonic", lambda: clock[0])
+    monkeypatch.setattr(sampling, "_sleep", lambda seconds: None)
+    (scraped,) = Sampler([replace(endpoint(), timeout_seconds=timeout)], lambda _: None, 1.0).scrape()
+    assert isinstance(scraped, Failure)
+    assert asked == [timeout, further]
+    assert scraped.error.reason == f"no answer within {timeout:g} s"
+
+
+def test_a_further_try_has_what_is_left_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    clock = [0.0]
+
+    def slow(endpoint: Endpoint) -> bytes:
+        asked.append(endpoint.timeout_seconds)
+        clock[0] += 6.0
+        raise Unavailable("is not ready (503)", passing=True)
+
+    monkeypatch.setattr(sampling, "fetch", slow)
+    monkeypatch.setattr(sampling, "_monotonic", lambda: clock[0])
+    monkeypatch.setattr(sampling, "_sleep", lambda seconds: None)
+    (scraped,) = Sampler([replace(endpoint(), timeout_seconds=10.0)], lambda _: None, 1.0).scrape()
+    # 6 s of 10 are over: 4 are left. After 12 s nothing is asked any more.
+    assert asked == [10.0, 4.0]
+    assert isinstance(scraped, Failure)
+
+
+def test_a_sampler_that_is_given_up_waits_for_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server keeps its answer until the sampler is gone: it is not received any more."""
+    asked, answer, answered = threading.Event(), threading.Event(), threading.Event()
+    received: list[object] = []
+
+    def silent(endpoint: Endpoint) -> bytes:
+        asked.set()
+        assert answer.wait(60)
+        answered.set()
+        return b"a 1\n"
+
+    monkeypatch.setattr(sampling, "fetch", silent)
+    sampler = Sampler([endpoint()], received.append, 0.01)
+    sampler.start()
+    assert asked.wait(60)
+    sampler.abandon()  # returns, although nothing was answered
+    answer.set()
+    assert answered.wait(60)
+    for thread in threading.enumerate():
+        if thread.name == "llmroof-sampler":
+            assert thread.daemon
+            thread.join(60)
+    assert not received
