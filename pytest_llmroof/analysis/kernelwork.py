@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_llmroof.analysis.devices import mapping
+from pytest_llmroof.analysis.slices import mapping
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.data import load
 from pytest_llmroof.profiles.kernel_table import KernelDevice, KernelTable, Launch, Operations
