@@ -115,6 +115,6 @@ def joined(tables: Sequence[KernelTable]) -> KernelTable:
     return KernelTable(
         ", ".join(table.location for table in tables),
         tuple(launch for table in tables for launch in table.launches),
-        tuple(device for table in tables for device in table.devices),
-        tuple(note for table in tables for note in table.notes),
+        tuple(dict.fromkeys(device for table in tables for device in table.devices)),
+        tuple(dict.fromkeys(note for table in tables for note in table.notes)),
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.profiles.analyse import analyse, analyse_ranks
 from pytest_llmroof.profiles.chrome import read_chrome
-from pytest_llmroof.profiles.kernel_table import KernelTable
+from pytest_llmroof.profiles.kernel_table import KernelTable, joined
 from pytest_llmroof.profiles.ncu import read_ncu
 from pytest_llmroof.profiles.nsys import read_nsys
 from pytest_llmroof.profiles.nsys_stats import StatsSummary, read_stats
@@ -47,19 +47,7 @@ def read_profile(files: Sequence[ProfileFile]) -> Profile:
         tuple(file for file in files if file in told),
         tuple(refused),
         tuple(summary for _, summary in summaries),
-        _joined([table for _, table in tables]),
-    )
-
-
-def _joined(tables: Sequence[KernelTable]) -> KernelTable | None:
-    """One table of all launches."""
-    if len(tables) < 2:
-        return tables[0] if tables else None
-    return KernelTable(
-        location=", ".join(table.location for table in tables),
-        launches=tuple(launch for table in tables for launch in table.launches),
-        devices=tuple(dict.fromkeys(device for table in tables for device in table.devices)),
-        notes=tuple(dict.fromkeys(note for table in tables for note in table.notes)),
+        joined([table for _, table in tables]) if tables else None,
     )
 
 
