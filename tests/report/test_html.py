@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 import pytest
-from report_pages import hostile, many, of_everything
+from report_pages import hostile, many, of_everything, profiled
 
 from pytest_llmroof.report.document import report_document
 from pytest_llmroof.report.html import render
@@ -105,6 +105,35 @@ def test_hostile_texts_are_escaped_and_spelled_out() -> None:
     assert "<bdi>נ" not in page
     assert "<bdi>שלום &lt;b&gt;עולם&lt;/b&gt;</bdi>" in page
     assert len(page) < 200_000  # five thousand letters are cut where nobody would read them
+
+
+#: What the page chooses by, rather than shows.
+CHOSEN_BY = {"verdict", "severity", "operator", "unit", "limit_kind", "family", "of", "per", "precision"}
+
+
+def spoiled(value: Any, key: str = "") -> Any:
+    """Markup in place of every text of a document."""
+    if isinstance(value, dict):
+        return {name: spoiled(one, name) for name, one in value.items()}
+    if isinstance(value, list):
+        return [spoiled(one, key) for one in value]
+    return f"<x y=1>\"'&amp;{value}" if isinstance(value, str) and key not in CHOSEN_BY else value
+
+
+def test_no_text_of_a_document_becomes_markup() -> None:
+    for made in (of_everything(), profiled(), hostile()):
+        page = render(spoiled(made))
+        assert "<x" not in page
+        assert page.count("&lt;x y=1&gt;&#34;&#39;&amp;amp;") > 50
+
+
+def test_what_changed_can_be_checked_by_eye() -> None:
+    page = re.sub(r"<svg.*?</svg>", "", render(of_everything()), flags=re.DOTALL)
+    rows = re.findall(r"<tr><th scope=\"row\">(traffic|engine): [^<]*</th>(.*?)</tr>", page)
+    cells = [[kind, *re.findall(r"<td[^>]*>([^<]*)</td>", row)[:3]] for kind, row in rows]
+    # 4.7 - 1.4 = 3.3; with 2.0 they are the 14.3 - 9.0 of the first line.
+    assert cells == [["traffic", "1.4", "4.7", "+3.3"], ["engine", "", "", "+2.0"]]
+    assert "Decode step 9.0 → 14.3\u00a0ms (+5.3) against base/night1.json" in page
 
 
 def test_ten_thousand_gates_are_all_there_in_a_file_that_can_be_mailed() -> None:

@@ -54,35 +54,42 @@ def _of(window: Document) -> Iterator[Document]:
 def _change(window: Document, change: Document) -> Change:
     first, *rows = change_rows(change)
     scale = Scale.of(max(change["before_seconds"], change["after_seconds"]), change["seconds"])
-    # Parts that only one window knows, or too small to be printed other than as zero, are in the JSON report.
-    parts = [part for part in change["parts"] if part["seconds"] is not None and scale.rounded(part["seconds"])]
-    largest = max((abs(part["seconds"]) for part in parts), default=0.0)
+    parts = tuple(_differences(change["parts"], scale))
     text = first.text
     return Change(
         window=one_line(window["name"]),
         headline=text[:1].upper() + text[1:],
         rows=tuple((row.label, row.text) for row in rows),
-        parts=tuple(_difference(part, scale, largest) for part in parts),
+        parts=parts,
         unit=scale.name,
     )
 
 
-def _difference(part: Document, scale: Scale, largest: float) -> Difference:
-    seconds, before, after = part["seconds"], part["before_seconds"], part["after_seconds"]
-    # The difference of what is printed, so that it can be checked by eye.
-    known = before is not None and after is not None
-    change = scale.rounded(after) - scale.rounded(before) if known else scale.rounded(seconds)
-    width = abs(seconds) / largest * 50 if largest else 0.0
-    return Difference(
-        of=part["of"],
-        cause=one_line(part["cause"]),
-        before=_plain(before, scale),
-        after=_plain(after, scale),
-        change=scale.signed(change),
-        more=seconds > 0,
-        start=round(50.0 if seconds > 0 else 50.0 - width, 2),
-        width=round(width, 2),
-    )
+def _differences(parts: Sequence[Document], scale: Scale) -> Iterator[Difference]:
+    """Those that can be printed other than as zero. What only one window knows is in the JSON report."""
+    changed = [(part, _printed(part, scale)) for part in parts if part["seconds"] is not None]
+    shown = [(part, difference) for part, difference in changed if difference]
+    largest = max((abs(difference) for _, difference in shown), default=1.0)
+    for part, difference in shown:
+        width = abs(difference) / largest * 50
+        yield Difference(
+            of=part["of"],
+            cause=one_line(part["cause"]),
+            before=_plain(part["before_seconds"], scale),
+            after=_plain(part["after_seconds"], scale),
+            change=scale.signed(difference),
+            more=difference > 0,
+            start=round(50.0 if difference > 0 else 50.0 - width, 2),
+            width=round(width, 2),
+        )
+
+
+def _printed(part: Document, scale: Scale) -> float:
+    """The difference of what is printed where both are, so that it can be checked by eye."""
+    before, after = part["before_seconds"], part["after_seconds"]
+    if before is None or after is None:
+        return scale.rounded(part["seconds"])
+    return round(scale.rounded(after) - scale.rounded(before), scale.decimals)
 
 
 def _plain(seconds: float | None, scale: Scale) -> str:

@@ -154,18 +154,24 @@ def _slanted(roofline: Roofline, x: Scale, y: Scale, plot: Box, roofs: tuple[Lin
 
 
 def _roof_labels(roofline: Roofline, x: Scale, y: Scale, plot: Box, points: list[Box]) -> Iterator[Label]:
-    """Each compute roof's name above it."""
-    for ceiling in roofline.ceilings:
+    """Each compute roof's name above it: the own one's always, others where there is room."""
+    taken = list(points)
+    for ceiling in sorted(roofline.ceilings, key=lambda ceiling: not ceiling.own):
         start = x(ceiling.flops_per_second / roofline.bandwidth)
-        yield _flat_label(_ceiling_text(ceiling), start, plot.right, y(ceiling.flops_per_second) - 6, points)
+        places = _flat_labels(_ceiling_text(ceiling), start, plot.right, y(ceiling.flops_per_second) - 6)
+        free = (label for label in places if not any(label.box.meets(box) for box in taken))
+        label = next(free, places[0] if ceiling.own else None)
+        if label:
+            taken.append(label.box)
+            yield label
 
 
 def _ceiling_text(ceiling: Ceiling) -> str:
     return f"{', '.join(ceiling.precisions)} {format_quantity(ceiling.flops_per_second, 'FLOP/s')}"
 
 
-def _flat_label(text: str, start: float, end: float, baseline: float, points: list[Box]) -> Label:
-    """At the right end of its line, or further left where points are in the way."""
+def _flat_labels(text: str, start: float, end: float, baseline: float) -> list[Label]:
+    """At the right end of a line, at its start, or between the two."""
     width = width_of(text, LABEL_SIZE)
     middle = (start + 16 + end - width) / 2
     places: list[tuple[float, Anchor, float]] = [
@@ -173,12 +179,11 @@ def _flat_label(text: str, start: float, end: float, baseline: float, points: li
         (start + 16, "start", start + 16),
         (middle, "start", middle),
     ]
-    labels = [
+    return [
         Label(text, at, baseline, anchor, Box(left, baseline - 12, left + width, baseline + 4))
         for at, anchor, left in places
+        if left + width <= end + 1
     ]
-    free = (label for label in labels if not any(label.box.meets(point) for point in points))
-    return next(free, labels[0])
 
 
 def _along(line: Line) -> list[Box]:
