@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.gates.spec import TelemetrySource, WindowSpec
+from pytest_llmroof.profiles.finding import find_profiles
 from pytest_llmroof.taken import Block
 from pytest_llmroof.telemetry.engine_entries import with_engines
 from pytest_llmroof.telemetry.window import Window
@@ -84,7 +85,8 @@ def ask(spec: WindowSpec, block: Block | None = None) -> Window:
     if paths:
         from pytest_llmroof.telemetry.fleetfiles import with_files
 
-        window = with_files(window, paths, with_engines(spec.engines))
+        profiles = frozenset(file.path for file in find_profiles(paths))
+        window = with_files(window, paths, with_engines(spec.engines), profiles)
     _refuse_few(spec, window)
     if block is None:
         return window

@@ -25,25 +25,20 @@ ROOFLINE: Final = "roofline"
 def attribute(facts: WindowFacts, outcomes: Outcomes, observed: Observed | None = None) -> Attribution | None:
     """The split of the window's own phase: a decode step (mixed windows too), or the busy time of a prefill window.
 
-    None where the measured time is impossible, too: it has nothing to split.
+    None where the measured time is impossible, too: it has nothing to split. A profile's own step still has.
     """
     phase = "prefill" if facts.phase == "prefill" else "decode"
     measured = ("prefill.mfu", "prefill.mbu") if phase == "prefill" else ("decode.step_time", "decode.mbu")
     if any(isinstance(outcomes.get(name), Impossible) for name in measured):
-        return None
+        return _attribute_profile(facts, observed)
     if facts.phase == "prefill":
         return attribute_prefill(facts, observed) or _attribute_profile(facts, observed)
     return attribute_decode(facts, observed) or _attribute_profile(facts, observed)
 
 
 def _attribute_profile(facts: WindowFacts, observed: Observed | None) -> Attribution | None:
-    """The profile's own step, where nothing else tells of one: what was lost of it, and work whose floor is not known.
-
-    A step that something else measured, and that could not be split, stays so.
-    """
+    """The profile's own step, where no other can be split: what was lost of it, and work whose floor is not known."""
     if observed is None or observed.by != "profile" or not observed.step_seconds:
-        return None
-    if facts.decode is not None or facts.prefill is not None:
         return None
     total = observed.step_seconds
     work = Part("not attributed", 0.0, False, "the GPU's own work, whose floor nothing here tells")

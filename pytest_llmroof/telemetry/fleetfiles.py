@@ -30,13 +30,16 @@ _ENDS: Final = "set `end` and `duration` of the Prometheus source to the time of
 
 
 def with_files(
-    window: Window, paths: Sequence[tuple[Path, str]], engines: Mapping[str, EngineNames] | None = None
+    window: Window,
+    paths: Sequence[tuple[Path, str]],
+    engines: Mapping[str, EngineNames] | None = None,
+    elsewhere: frozenset[Path] = frozenset(),
 ) -> Window:
-    """The window with what files tell of its time.
+    """The window with what files tell of its time, but for files that are read ``elsewhere``.
 
     SourceError where they tell of another time, of engines (which would count twice), or nothing that is known.
     """
-    sources = Sources(paths, engines=engines)
+    sources = Sources(paths, engines=engines, elsewhere=elsewhere)
     servers: dict[str, list[Scrape]] = {}
     for located in sources.pages():
         servers.setdefault(located.group, []).append(scrape_of(located.page, located.source, engines))
@@ -48,6 +51,8 @@ def with_files(
     if sources.clients and not clients:
         raise _another_time(window, sources.clients[0])
     counters = any(scrape.gpus for scrape in pages) or bool(sources.tables)
+    if not clients and not counters and elsewhere and not pages:
+        return replace(window, unread=(*window.unread, *sources.unread_lines()))
     if not clients and not counters:
         unread = "; ".join(sources.unread_lines()) or f"{names}: nothing that tells of this window"
         raise SourceError(

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from fleets import fleet
+from profiled_steps import decode
 from scripted import Answer, Asked, Script, matrix, scripted, success, vector
+from timelines import write_kineto
 from vllm_pages import Load
 
 GATES = """
@@ -128,3 +130,16 @@ def test_a_secret_reaches_no_output(
     assert "tenant *** has no data" in run.one_line
     written = [path.read_text(errors="replace") for path in pytester.path.glob("*.json")]
     assert not any(secret in text for text in (run.text, *written))
+
+
+def test_a_profile_beside_a_prometheus_decides_where_the_time_went(
+    pytester: pytest.Pytester, gate: Callable[..., Any], script: Script
+) -> None:
+    script.answer = moving
+    write_kineto(decode(idle=0.4, world_size=1), pytester.path / "decode.pt.trace.json")
+    text = GATES.format(url=script.url, end="1796000060", more="phase: decode")
+    text = text.replace("telemetry: {", "telemetry:\n      - decode.pt.trace.json\n      - {")
+    run = gate(text.replace('gates: ["', 'gates: ["timeline.idle <= 5%", "'))
+    assert run.verdicts == ["fail", "pass", "pass", "pass"]
+    assert run.window["diagnosis"]["scenario"] == "D"
+    assert {source["kind"] for source in run.window["sources"]} >= {"pytorch_profiler", "vllm"}

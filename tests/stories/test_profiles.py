@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from nsys_files import write_nsys
+from kernel_tables import HOST, PROCESS, seconds, wide
+from nsys_files import export_of, write_nsys
 from profiled_steps import decode, ranks, replayed, stages
 from recompute import failing_texts, recompute
-from timelines import NCCL_ALL_REDUCE, Schedule, write_kineto
+from timelines import NCCL_ALL_REDUCE, Schedule, kineto_events, kineto_header, write_kineto
 
 Gate = Callable[..., Any]
 Pages = Callable[..., None]
@@ -326,8 +328,6 @@ def test_counters_that_say_another_busy_time_are_shown_beside(
 
 
 def test_nsight_computes_kernels_are_gated(pytester: pytest.Pytester, gate: Gate) -> None:
-    from kernel_tables import seconds, wide
-
     # Two launches of 10 us: 2 x 2.0 GFLOP in 20 us are 200 TFLOP/s of 989.4; 2 x 16.75 MB are half of 3.35 TB/s.
     values = {"gpu__time_duration.sum": seconds(10), "dram__bytes_read.sum": ("byte", "16750000"),
               "dram__bytes_write.sum": ("byte", "0"),
@@ -358,3 +358,83 @@ def test_nothing_of_profiles_is_imported_without_one(pytester: pytest.Pytester, 
     write_kineto(decode(idle=0.4), pytester.path / TRACE)
     gate(text.replace("FILES", f"before.prom, after.prom, {TRACE}"))
     assert "pytest_llmroof.profiles.analyse" in Path(pytester.path / "modules").read_text().split()
+
+
+SECRET = "hf_NotARealTokenButLooksLikeOne"
+REPORTS = ("report.json", "report.html", "report.xml", "report.md", "report.prom")
+
+
+def private_trace(path: Path) -> None:
+    """The PyTorch profiler's, with secrets wherever it and its users may put some."""
+    schedule = decode(communication=0.34, idle=0.04)
+    events = [
+        {"ph": "M", "name": "process_name", "pid": 100, "args": {"name": f"python serve.py --api-key={SECRET}"}},
+        {"ph": "X", "cat": "user_annotation", "name": SECRET, "pid": 100, "tid": 100, "ts": 0, "dur": 5, "args": {}},
+        {"ph": "X", "cat": "python_function", "name": f"login({SECRET})", "pid": 100, "tid": 100, "ts": 0, "dur": 5},
+        {"ph": "i", "cat": "cpu_instant_event", "name": SECRET, "pid": 100, "tid": 100, "ts": 1, "s": "t"},
+        *({**event, "args": {**event["args"], "Call stack": SECRET, "Concrete Inputs": [SECRET]}}
+          for event in kineto_events(schedule)),
+    ]  # fmt: skip
+    header = {**kineto_header(schedule), "environment": {"HF_TOKEN": SECRET}, "host_name": SECRET, "user": SECRET}
+    path.write_text(json.dumps({**header, "traceEvents": events, "traceName": f"/home/{SECRET}/t.json"}))
+
+
+def private_export(path: Path) -> None:
+    """Nsight Systems': the environment, the output, the names of host and user, ranges of the user's own."""
+    export = export_of([decode(communication=0.34, idle=0.04)])
+    export.columns |= {
+        "ProcessStreams": ("globalPid INTEGER", "filenameId INTEGER", "contentId INTEGER"),
+        "TARGET_INFO_SYSTEM_ENV": ("nameEnum INTEGER", "name TEXT", "value TEXT"),
+        "PROCESSES": ("globalPid INTEGER", "name TEXT"),
+    }
+    export.add("META_DATA_CAPTURE", name="ENVIRONMENT:HF_TOKEN", value=SECRET)
+    export.add("META_DATA_EXPORT", name="EXPORT_SOURCE", value=f"/home/{SECRET}/decode.nsys-rep")
+    export.add("ProcessStreams", globalPid=1, filenameId=export.string("stdout"), contentId=export.string(SECRET))
+    export.add("TARGET_INFO_SYSTEM_ENV", nameEnum=1, name="Hostname", value=SECRET)
+    export.add("PROCESSES", globalPid=1, name=f"python --api-key={SECRET}")
+    export.add("NVTX_EVENTS", start=0, end=9, eventType=59, globalTid=1, text=f"request {SECRET}")
+    export.add("DIAGNOSTIC_EVENT", timestamp=0, severity=2, text=f"cannot open /home/{SECRET}", globalPid=1)
+    export.write(path)
+
+
+def private_sums(path: Path) -> None:
+    """``nsys stats``' ranges, with what it prints before them."""
+    head = "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Style,Range"
+    path.write_text(f"Processing [/home/{SECRET}/decode.sqlite] with [nvtx_sum.py]...\n{head}\n"
+                    f"60.0,600,1,600,600,600,600,0,PushPop,:request {SECRET}\n"
+                    "40.0,400,1,400,400,400,400,0,PushPop,:execute_context_0(0)_generation_12(12)\n")  # fmt: skip
+
+
+def private_kernels(path: Path) -> None:
+    """Nsight Compute's: the names of process and host."""
+    values = {"gpu__time_duration.sum": seconds(10), "dram__bytes_read.sum": ("byte", "16750000"),
+              "dram__bytes_write.sum": ("byte", "0")}  # fmt: skip
+    wide(path, [("nvjet_gemm", values)], cc="9.0", before=f"==PROF== Connected to /home/{SECRET}/python\n")
+    path.write_text(path.read_text().replace(PROCESS, SECRET).replace(HOST, SECRET))
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [("decode.json", private_trace), ("decode.sqlite", private_export), ("nvtx.csv", private_sums),
+     ("kernels.csv", private_kernels)],
+)  # fmt: skip
+def test_nothing_private_of_an_export_reaches_any_report(
+    pytester: pytest.Pytester, gate: Gate, pages: Pages, name: str, write: Callable[[Path], None], damaged: bool
+) -> None:
+    pages()
+    path = pytester.path / name
+    write(path)
+    assert SECRET.encode() in path.read_bytes()
+    if damaged:  # cut in the middle of one of the secrets, or at the end of it
+        content = path.read_bytes()
+        path.write_bytes(content[: content.rindex(SECRET.encode()) + len(SECRET)])
+    gates = "decode.mbu >= 75%, timeline.idle <= 1%, timeline.gap.p99 <= 1us, 'kernels(gemm).mbu >= 99%'"
+    text = f"windows: {{decode: {{phase: decode, telemetry: [before.prom, after.prom, {name}], gates: [{gates}]}}}}\n"
+    run = gate(HEAD + text, *(f"--llmroof-report={report}" for report in REPORTS), "-vv", "-ra", "--showlocals")
+    for report in REPORTS:
+        assert SECRET not in (pytester.path / report).read_text(encoding="utf-8"), report
+    assert SECRET not in run.text
+    assert (name in [source["location"] for source in run.window["sources"]]) or run.window["unread"]
+    if write in (private_trace, private_export) and not damaged:
+        assert run.window["diagnosis"]["scenario"] == "C"
