@@ -19,7 +19,7 @@ from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.gaugestats import GAUGES, gauge_statistic
 from pytest_llmroof.analysis.hardwaremetrics import HARDWARE, hardware_metric
 from pytest_llmroof.analysis.latency import LATENCIES, latency_statistic
-from pytest_llmroof.analysis.measurement import Alternative, Impossible, Measurement, NoData, Outcome
+from pytest_llmroof.analysis.measurement import Alternative, Impossible, Measurement, NoData, Outcome, View
 from pytest_llmroof.analysis.metrics import Metric, find_metric, metric_names, metric_of
 from pytest_llmroof.analysis.rates import RATES
 from pytest_llmroof.analysis.sources import lacks
@@ -150,12 +150,24 @@ _CLIENTS: Final = ("ttft", "tpot", "e2e", "goodput", "errors")
 _SERVERS: Final = ("prefill", "window", "roofline")
 
 
+#: What client and server each see in their own way: a baseline of one is none for the other.
+_OF_EITHER: Final = (*_CLIENTS, "itl", "decode", "prefill", "output", "input", "requests_per_second", "speculative")
+
+
+def _seen_by(outcome: Outcome, view: View, name: str) -> Outcome:
+    """An outcome that says whose view it is, where there may be another one."""
+    if not isinstance(outcome, Measurement) or _family(name) not in _OF_EITHER:
+        return outcome
+    return replace(outcome, view=view)
+
+
 def _of_both(facts: WindowFacts, name: str) -> Outcome:
     """A metric as the one of server and client has it who is judged, with the other's view beside it."""
     client = facts.window.client
     if client is None:
-        return _measure(facts, name)
-    seen = client_metric(facts, client, name)
+        return _seen_by(_measure(facts, name), "server", name)
+    told = client_metric(facts, client, name)
+    seen = None if told is None else _seen_by(told, "client", name)
     family = name.partition("(")[0].partition(".")[0]
     if not facts.window.engines:
         if seen is not None:
@@ -164,8 +176,8 @@ def _of_both(facts: WindowFacts, name: str) -> Outcome:
         if (family in _SERVERS and not fresh) or (family == "decode" and facts.decode is None):
             reason = f"{source_of(client)} does not see the engine's steps, nor how much of the prompts was cached"
             return all_failed(client, name) or NoData(name, reason, remedy("server"))
-        return _measure(facts, name)
-    served = _measure(facts, name)
+        return _seen_by(_measure(facts, name), "client", name)
+    served = _seen_by(_measure(facts, name), "server", name)
     if seen is None or (family in ("output", "input", "requests_per_second") and belongs(facts.window) is False):
         return served
     if family in _CLIENTS and (nothing := all_failed(client, name)) is not None and name != "errors.rate":

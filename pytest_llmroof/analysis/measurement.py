@@ -9,6 +9,8 @@ from typing import Literal
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.units import Unit
 
+View = Literal["client", "server"]
+
 
 @dataclass(frozen=True)
 class Alternative:
@@ -45,6 +47,8 @@ class Measurement:
     """The same metric as another source has it, which is not judged: a server's view beside its client's."""
     repeats: tuple[float, ...] = ()
     """Where the window was taken several times: the value of each, of which this one is the median."""
+    view: View | None = None
+    """Whose figure it is, of what both see; None of what only one can."""
 
     @property
     def value(self) -> float:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from pytest_llmroof.baseline.floors import Floors, decode_floors, prompt_floors
 from pytest_llmroof.baseline.identity import number
 from pytest_llmroof.baseline.matching import Baselines, Candidate
-from pytest_llmroof.baseline.reading import EarlierWindow
+from pytest_llmroof.baseline.reading import EarlierWindow, in_view
 from pytest_llmroof.report.wire import Document
 from pytest_llmroof.roofline.deployment import Deployment
 
@@ -67,12 +67,17 @@ def _change(time: str, here: Document, deployment: Deployment, baselines: Baseli
     after = _seconds(time, here)
     if after is None:
         return None
-    near = baselines.nearest(here, lambda window: _seconds(time, window.document) is not None)
+    view = (here["measurements"].get("ttft.mean") or {}).get("view")
+
+    def there(window: EarlierWindow) -> float | None:
+        return _seconds(time, window.document, view)
+
+    near = baselines.nearest(here, lambda window: there(window) is not None)
     if not near:
         return None
-    by_time = sorted(near, key=lambda one: _seconds(time, one.window.document) or 0.0)
+    by_time = sorted(near, key=lambda one: there(one.window) or 0.0)
     chosen = by_time[(len(by_time) - 1) // 2]
-    before = _seconds(time, chosen.window.document) or 0.0
+    before = there(chosen.window) or 0.0
     changed = tuple(one.phrase for one in chosen.differences if not one.unknown)
     floors = (decode_floors if time == DECODE else prompt_floors)(
         chosen.window.document, here, deployment, changed=bool(changed)
@@ -199,10 +204,10 @@ def _at(facts: Mapping[str, Any], path: Sequence[str]) -> float | None:
     return number(value)
 
 
-def _seconds(time: str, window: Document) -> float | None:
-    """The time of a window that is compared."""
+def _seconds(time: str, window: Document, view: str | None = None) -> float | None:
+    """The time of a window that is compared; a TTFT is that of the same view, a client's or a server's."""
     if time == TTFT:
-        return number(window["measurements"].get("ttft.mean"))
+        return number(in_view(window["measurements"], "ttft.mean", view))
     found = _at(window["facts"] or {}, ("decode", "step_seconds"))
     return found if found else None
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from pytest_llmroof.analysis.facts import WindowFacts
-from pytest_llmroof.analysis.measurement import Measurement, Outcome
+from pytest_llmroof.analysis.measurement import Measurement, Outcome, View
 from pytest_llmroof.baseline.identity import conditions
 from pytest_llmroof.baseline.matching import Baselines
-from pytest_llmroof.baseline.reading import EarlierWindow
+from pytest_llmroof.baseline.reading import EarlierWindow, in_view
 from pytest_llmroof.baseline.statistics import log_spread, ratio_interval
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.gates.baseline import Baseline, NoBaseline
@@ -48,11 +48,22 @@ def baseline_of(gate: Gate, outcome: Outcome, here: Document, baselines: Baselin
     if not hangs_on_baseline(gate) or not isinstance(outcome, Measurement):
         return None
     what = f"{gate.metric} per {gate.per}" if gate.per else gate.metric
-    found = baselines.matching(here, dict(gate.labels), lambda window: bool(values_of(window, gate)), what)
+    if outcome.view is not None:
+        what += f" as the {outcome.view} sees it"
+    view = outcome.view
+    found = baselines.matching(here, dict(gate.labels), lambda window: bool(values_of(window, gate, view)), what)
     return found if isinstance(found, NoBaseline) else _baseline(gate, outcome, here, found)
 
 
-def values_of(window: EarlierWindow, gate: Gate) -> list[float]:
+def measured_there(window: EarlierWindow, metric: str, view: View | None) -> Mapping[str, Any] | None:
+    """What a window measured of a metric in this view; None where that is only known to lie above something."""
+    measured = in_view(window.document["measurements"], metric, view)
+    if measured is None or measured["value"] is None:
+        return None
+    return None if measured["high"] is None and measured["value"] == measured["low"] else measured
+
+
+def values_of(window: EarlierWindow, gate: Gate, view: View | None = None) -> list[float]:
     """What a window measured of the gate's metric: its value, and before it those of its repeats.
 
     A gate that is held per replica is held against the worst replica there, which only such a gate's row has.
@@ -61,14 +72,12 @@ def values_of(window: EarlierWindow, gate: Gate) -> list[float]:
         rows = window.document["gates"]
         found = [row["found"] for row in rows if row["metric"] == gate.metric and row["per"] == gate.per]
         return [value for value in found if value is not None][:1]
-    measured = window.document["measurements"].get(gate.metric)
-    if measured is None or measured["value"] is None:
-        return []
-    return [*measured["repeats"], measured["value"]]
+    measured = measured_there(window, gate.metric, view)
+    return [] if measured is None else [*measured["repeats"], measured["value"]]
 
 
 def _baseline(gate: Gate, outcome: Measurement, here: Document, windows: Sequence[EarlierWindow]) -> Baseline:
-    per_window = [values_of(window, gate) for window in windows]
+    per_window = [values_of(window, gate, outcome.view) for window in windows]
     values = [found[-1] for found in per_window]
     # One report of repeated windows is as many windows; of several reports each counts once, for what lies between
     # two nights is more than what lies between two windows of one.
@@ -104,7 +113,9 @@ def _ratio(
     if found is not None or len(own) + len(values) > 2 or gate.per is not None:
         return found
     # One window each: nothing tells their noise but the intervals in which each was measured.
-    there = windows[0].document["measurements"][gate.metric]
+    there = measured_there(windows[0], gate.metric, outcome.view)
+    if there is None:
+        return None
     low, high = there["low"], there["high"]
     if low is None or high is None or low <= 0 or not math.isfinite(outcome.high) or low == high:
         return None

@@ -109,7 +109,7 @@ class _Search:
                     self.breached.append(window)
                 elif not self.holds(window):
                     self.unmeasured.append(window)
-                elif window not in self.found:
+                elif not any(_copies(window, other) for other in self.found):
                     self.found.append(window)
                     count += 1
                 if place.is_folder and count >= NEWEST:
@@ -133,7 +133,8 @@ class _Search:
             return f"no report in {shown}{unread}"
         if self.unmeasured:
             names = _names(self.unmeasured)
-            return f"{self.what} was not measured in {names}, which match{_es(self.unmeasured)} otherwise{unread}"
+            otherwise = f"which match{_es(self.unmeasured)} otherwise"
+            return f"{self.what} was not measured in {names}, or no more than a bound of it, {otherwise}{unread}"
         if self.breached:
             names = _names(self.breached)
             return f"a gate failed by its value in {names}, and such windows of a folder do not count{unread}"
@@ -196,6 +197,11 @@ def _distinct(candidates: Iterable[Candidate]) -> list[Candidate]:
         if one not in kept:
             kept.append(one)
     return kept
+
+
+def _copies(one: EarlierWindow, other: EarlierWindow) -> bool:
+    """Whether two are the same window of the same run: a copy of a report (``latest.json``) is no second one."""
+    return one.created == other.created and one.document == other.document
 
 
 def _names(windows: Sequence[EarlierWindow], most: int = 2) -> str:

@@ -37,6 +37,18 @@ class EarlierWindow:
         return any(gate["verdict"] == "fail" and gate["severity"] == "error" for gate in self.document["gates"])
 
 
+def in_view(measurements: Mapping[str, Any], metric: str, view: str | None) -> Mapping[str, Any] | None:
+    """What a window measured of a metric in the same view: a client's TTFT is no baseline for a server's.
+
+    Reports that do not tell the view are believed. The view that was not judged there has no repeats.
+    """
+    measured: Mapping[str, Any] | None = measurements.get(metric)
+    if measured is None or view is None or measured.get("view") in (None, view):
+        return measured
+    other = measured.get("other")
+    return {"repeats": [], **other} if other and other.get("view") == view else None
+
+
 def read_report(path: Path, shown: str) -> tuple[EarlierWindow, ...]:
     """The windows of a report. SourceError, naming ``shown`` and the place in it, where it is none or is damaged."""
     content = load(path, shown)
@@ -80,12 +92,28 @@ def _window(window: Document, name: str, place: str) -> Document:
 def _measurement(one: Any, name: str, place: str) -> Document:
     if not isinstance(one, dict):
         raise _damaged(name, place, "is not a mapping")
-    kept = {key: _number(one.get(key), name, f"{place}.{key}") for key in _MEASURED}
+    kept = _bounded(one, name, place)
+    other = one.get("other")
+    if not isinstance(other, dict | None):
+        raise _damaged(name, f"{place}.other", "is not a mapping")
     repeats = one.get("repeats") or []
     if not isinstance(repeats, list):
         raise _damaged(name, f"{place}.repeats", "is not a list")
     kept_repeats = [_number(value, name, f"{place}.repeats") for value in repeats]
-    return {**kept, "repeats": [value for value in kept_repeats if value is not None]}
+    return {
+        **kept,
+        "repeats": [value for value in kept_repeats if value is not None],
+        "other": _bounded(other, name, f"{place}.other") if other else None,
+    }
+
+
+def _bounded(one: Mapping[str, Any], name: str, place: str) -> Document:
+    """A value with its interval, and whose view it is."""
+    kept: Document = {key: _number(one.get(key), name, f"{place}.{key}") for key in _MEASURED}
+    ends = [end for end in (kept["low"], kept["value"], kept["high"]) if end is not None]
+    if ends != sorted(ends):
+        raise _damaged(name, place, "holds a value outside of its interval")
+    return {**kept, "view": one.get("view") if one.get("view") in ("client", "server") else None}
 
 
 def _gate(gate: Document, name: str, place: str) -> Document:

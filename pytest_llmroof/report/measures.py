@@ -38,6 +38,7 @@ def measurement_document(measurement: Measurement) -> Document:
         "settle": measurement.settle,
         "other": _other_document(measurement.other),
         "repeats": measurement.repeats,
+        "view": measurement.view,
         "alternatives": [
             {"assumption": other.assumption, "value": other.value} for other in measurement.alternatives
         ],
@@ -48,7 +49,8 @@ def _other_document(other: Measurement | None) -> Document | None:
     """The view that is not judged."""
     if other is None:
         return None
-    return {**bounded_document(other.bounded), "source": other.source, "method": other.method, "samples": other.samples}
+    told = {"source": other.source, "method": other.method, "samples": other.samples, "view": other.view}
+    return {**bounded_document(other.bounded), **told}
 
 
 def bounded_document(bounded: Bounded) -> Document:

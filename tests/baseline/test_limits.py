@@ -91,6 +91,47 @@ def test_a_metric_that_was_not_measured_there_is_named(tmp_path: Path) -> None:
     assert "decode.mbu was not measured in" in found.reason
 
 
+def seen(window: dict[str, Any], view: str | None, other: tuple[str, float] | None = None) -> None:
+    told = None
+    if other is not None:
+        told = {"value": other[1], "low": other[1], "high": other[1], "view": other[0], "source": "", "method": ""}
+    window["measurements"]["decode.mbu"].update(view=view, other=told)
+
+
+def test_each_view_is_held_against_the_same_view(tmp_path: Path) -> None:
+    path = night(tmp_path, 1, 0.40, lambda window: seen(window, "client", ("server", 0.36)))
+    mbu = made.mbu()
+    # A client's figure holds what a server's does not (the way to it, tokens in one piece): never one for the other.
+    assert against(path, outcome=replace(mbu, view="client")).value == 0.40
+    assert against(path, outcome=replace(mbu, view="server")).value == 0.36
+    assert against(path, outcome=mbu).value == 0.40
+    alone = night(tmp_path, 2, 0.41, lambda window: seen(window, "client"))
+    missing = held(alone, outcome=replace(mbu, view="server"))
+    assert isinstance(missing, NoBaseline)
+    assert "decode.mbu as the server sees it was not measured in 2.json" in missing.reason
+    # A report that does not tell is believed.
+    assert against(night(tmp_path, 3, 0.42), outcome=replace(mbu, view="server")).value == 0.42
+
+
+def test_what_is_only_known_to_lie_above_something_is_no_baseline(tmp_path: Path) -> None:
+    path = night(tmp_path, 1, 0.40, lambda window: window["measurements"]["decode.mbu"].update(high=None))
+    missing = held(path)
+    assert isinstance(missing, NoBaseline)
+    assert "or no more than a bound of it" in missing.reason
+    # A percentile of few requests has a value, though nothing bounds it from above.
+    path = night(tmp_path, 1, 0.40, lambda window: window["measurements"]["decode.mbu"].update(high=None, low=0.3))
+    assert against(path).value == 0.40
+
+
+def test_a_copy_of_a_report_is_no_second_night(tmp_path: Path) -> None:
+    text = night(tmp_path, 1, 0.40).read_text(encoding="utf-8")
+    (tmp_path / "latest.json").write_text(text, encoding="utf-8")
+    night(tmp_path, 2, 0.44)
+    found = against(tmp_path, tmp_path / "1.json")
+    assert found.windows == 2
+    assert found.value == pytest.approx(0.42)
+
+
 def test_per_replica_is_held_against_the_worst_replica_there(tmp_path: Path) -> None:
     gate = parse_gate("decode.mbu >= 0.97x baseline", per="replica")
     path = night(tmp_path, 1, 0.40)

@@ -45,6 +45,14 @@ def written(path: Path, content: Any) -> Path:
     return path
 
 
+@pytest.mark.parametrize("wrong", [{"high": 0.0}, {"low": 0.9, "high": None}, {"low": 0.5, "high": 0.4}])
+def test_a_value_outside_of_its_interval_is_damage(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    damaged = report()
+    damaged["windows"][0]["measurements"]["decode.mbu"].update(wrong)
+    with pytest.raises(SourceError, match=r"decode.mbu.* holds a value outside of its interval"):
+        read_report(written(tmp_path / "r.json", damaged), "r.json")
+
+
 def test_what_is_compared_is_kept_and_nothing_else(tmp_path: Path) -> None:
     (window,) = read_report(written(tmp_path / "r.json", report()), "r.json")
     assert window.labels == {"branch": "main"}
