@@ -45,7 +45,7 @@ from pytest_llmroof.telemetry.window import Engine, SourceInfo, Window
 UNNAMED: Final = "live"
 #: The kind of a window that nothing but profiles tells of.
 PROFILED: Final = "profile"
-FAMILIES: Final[tuple[Family, ...]] = ("decode", "prefill", "ttft", "window", "none")
+FAMILIES: Final[tuple[Family, ...]] = ("decode", "prefill", "ttft", "window", "whole", "none")
 #: Judges a gate on what was measured, with everything else known already.
 JudgeOn = Callable[[Gate, Outcome], Verdict]
 _FAMILY: Final[Mapping[str, Family]] = {family: family for family in FAMILIES}

@@ -63,12 +63,14 @@ def most_running(facts: WindowFacts) -> float | None:
     return max((max(one.values, default=0.0) for one in series), default=None)
 
 
-def idleness(facts: WindowFacts) -> Idleness | None:
+def idleness(facts: WindowFacts, whole: bool = False) -> Idleness | None:
     """The share of the window that was certainly without requests; None where nothing tells.
+
+    ``whole``: also of what lies before and after a benchmark that is all of the load.
 
     Busy time counts by its high end: two scrapes around an idle stretch do not tell how long it was.
     """
-    if belongs(facts.window):
+    if belongs(facts.window) and not whole:
         # A benchmark's rates are over its own time: what the window held before and after it is nobody's.
         return _idle_by_samples(facts, within_load=True)
     found = [one for one in (_idle_by_busy_time(facts), _idle_by_samples(facts)) if one is not None]

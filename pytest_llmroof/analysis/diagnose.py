@@ -32,6 +32,7 @@ from pytest_llmroof.analysis.sources import with_remedy
 from pytest_llmroof.analysis.thresholds import remedy
 from pytest_llmroof.analysis.vendors import vendor_of
 
+_WINDOWS: Final = ("window", "whole")
 #: The instruments that show timelines.
 _TIMELINES: Final = ("torch_profile", "nsys")
 
@@ -123,11 +124,11 @@ def _find(
         return findings.saturated(facts) or Finding((), "low", without_scenario("nothing_lost"))
     # Steps are timed while they run: an idle window says nothing of the whole, but leaves its decode steps what they
     # are. Only where nothing was attributed is the lack of load what explains them.
-    if of == "window" or split is None:
-        found = findings.too_little_load(facts)
+    if of in _WINDOWS or split is None:
+        found = findings.too_little_load(facts, whole=of == "whole")
         if found is not None:
             return found
-    if of == "ttft" or (of == "window" and _queue_dominates(outcomes)):
+    if of == "ttft" or (of in _WINDOWS and _queue_dominates(outcomes)):
         found = findings.queued(facts, ttft)
         if found is not None:
             return found
@@ -182,7 +183,7 @@ def _evidence(
     of: Family,
     observed: Observed | None,
 ) -> Iterator[Evidence]:
-    yield from evidence.of_load(facts)
+    yield from evidence.of_load(facts, whole=of == "whole")
     yield from evidence.of_admission(facts, ttft, finding.cause)
     decode = split is not None and split.of == "decode step"
     if of != "ttft":
@@ -231,7 +232,7 @@ def _missing(
     """What would tell more: inputs in doubt, why nothing could be split, and what tells candidates apart."""
     if split is not None and split.of == "decode step" and (doubt := doubtful_inputs(facts, split)) is not None:
         yield doubt
-    if split is None and finding.letters != ("G",) and of in ("decode", "prefill", "window"):
+    if split is None and finding.letters != ("G",) and of in ("decode", "prefill", *_WINDOWS):
         yield from (f"{key}: {with_remedy(key, why)}" for key, why in facts.deployment.missing.items())
     if split is None and of == "prefill" and facts.phase != "prefill":
         yield remedy("prefill_window")

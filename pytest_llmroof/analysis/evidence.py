@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pytest_llmroof.analysis.admission import Idleness, Saturation, idleness
+from pytest_llmroof.analysis.admission import Saturation, idleness
 from pytest_llmroof.analysis.attribution import Attribution, Cause, Share
 from pytest_llmroof.analysis.communication import communicates
 from pytest_llmroof.analysis.constants import threshold
@@ -47,9 +47,9 @@ def of_admission(facts: WindowFacts, ttft: Attribution | None, cause: Saturation
             yield Evidence("B", True, cause.statement, cause.source)
 
 
-def of_load(facts: WindowFacts, found: Idleness | None = None) -> Iterator[Evidence]:
+def of_load(facts: WindowFacts, whole: bool = False) -> Iterator[Evidence]:
     """For G, where the window was mostly idle."""
-    idle = found or idleness(facts)
+    idle = idleness(facts, whole)
     if idle is None:
         return
     if idle.share > threshold("idle_window"):

@@ -28,9 +28,9 @@ class Finding:
     cause: Saturation | None = None
 
 
-def too_little_load(facts: WindowFacts) -> Finding | None:
-    """G: the window was mostly without requests."""
-    idle = idleness(facts)
+def too_little_load(facts: WindowFacts, whole: bool = False) -> Finding | None:
+    """G: the window was mostly without requests; ``whole``: with what lies around a benchmark."""
+    idle = idleness(facts, whole)
     if facts.idle or (idle is not None and idle.share > threshold("idle_window")):
         return Finding(("G",), "medium")
     return None

@@ -15,8 +15,9 @@ LATENCY_STATISTICS: Final = ("mean", "p50", "p75", "p90", "p95", "p99", "p99.9",
 GAUGE_STATISTICS: Final = ("mean", "max", "last")
 
 Need = Literal["gpu", "model"]
-Family = Literal["decode", "prefill", "ttft", "window", "none"]
-"""The time that a metric measures, and so whose scenario explains its breach."""
+Family = Literal["decode", "prefill", "ttft", "window", "whole", "none"]
+"""The time that a metric measures, and so whose scenario explains its breach: ``whole`` is the window with all of its idle
+time, ``window`` that of its load where a benchmark is all of that."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,8 @@ def _metrics() -> list[Metric]:
         Metric("prefill.mbu", "fraction", "weights and KV moved by prefill, over what memory moves", prefill, _BOTH),
         Metric("prefill.intensity", "FLOP/byte", "FLOPs per byte of prefill", prefill, _BOTH),
         Metric("prefill.tokens_per_second", "tokens/s", "prompt tokens actually computed, over busy time", prefill),
-        Metric("window.mfu", "fraction", "FLOPs of all tokens over the whole window's peak, idle included", "window", _BOTH),
-        Metric("window.mbu", "fraction", "bytes of all steps over the whole window's bandwidth, idle included", "window", _BOTH),
+        Metric("window.mfu", "fraction", "FLOPs of all tokens over the whole window's peak, idle included", "whole", _BOTH),
+        Metric("window.mbu", "fraction", "bytes of all steps over the whole window's bandwidth, idle included", "whole", _BOTH),
         Metric("roofline.efficiency", "fraction", "least time of all work over the time the engine was busy", "window", _BOTH),
         Metric("hfu", "fraction", "FLOPs that the hardware executed, over the peak", "window", ("gpu",)),
         Metric("hardware.mbu", "fraction", "cycles that the memory interface was busy", "window"),

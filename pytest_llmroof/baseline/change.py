@@ -57,7 +57,7 @@ def _breached(gate: Document) -> bool:
 def _time_of(gate: Document, document: Document) -> str | None:
     """Which time explains a breached gate; None where none does (a cache's usage, an error rate)."""
     family = gate["family"]
-    if family == "window":
+    if family in ("window", "whole"):
         return TTFT if document["phase"] == "prefill" else DECODE
     return _TIME_OF.get(family)
 

@@ -56,7 +56,7 @@ def change_of(window: Document, gate: Document) -> Document | None:
     """What changed of the time that a gate measures."""
     family = "ttft" if gate["family"] == "prefill" else gate["family"]
     changes = window["changes"]
-    found: Document | None = changes.get(family) or (window["change"] if family == "window" else None)
+    found: Document | None = changes.get(family) or (window["change"] if family in ("window", "whole") else None)
     return found
 
 

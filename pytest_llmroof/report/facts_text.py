@@ -34,11 +34,13 @@ _STEP_NAMES: Final[Mapping[str, str]] = {
 _REST: Final = ("kernel ceiling", "slow kernels")
 
 _ATTRIBUTED: Final = {"decode step": "step time", "prefill": "prefill time", "ttft": "TTFT"}
+_WINDOWS: Final = ("window", "whole")
 _EXPLAINS: Final = {
     "decode": ("decode step",),
     "prefill": ("prefill",),
     "ttft": ("ttft", "prefill"),
     "window": ("decode step", "prefill", "ttft"),
+    "whole": ("decode step", "prefill", "ttft"),
 }
 
 
@@ -153,9 +155,9 @@ def roofline_text(window: Document, gate: Document) -> str | None:
 def _work(window: Document, family: str) -> Mapping[str, Any] | None:
     """The mean step of the time that a gate measures."""
     facts = window["facts"]
-    if facts is None or family not in ("decode", "prefill", "window"):
+    if facts is None or family not in ("decode", "prefill", *_WINDOWS):
         return None
-    kind = "prefill" if family == "prefill" or (family == "window" and window["phase"] == "prefill") else "decode"
+    kind = "prefill" if family == "prefill" or (family in _WINDOWS and window["phase"] == "prefill") else "decode"
     work: Mapping[str, Any] | None = facts[kind]
     return work
 
@@ -217,7 +219,7 @@ def counters_text(window: Document, gate: Document) -> str | None:
 
 def _real_utilisation(window: Document, gate: Document) -> tuple[str, str] | None:
     """The utilisation to hold against nvidia-smi's: MFU of the gate's own time, else of the window's phase."""
-    of = gate["family"] if gate["family"] in ("decode", "prefill", "window") else None
+    of = {"decode": "decode", "prefill": "prefill", "window": "window", "whole": "window"}.get(gate["family"])
     phase = "prefill" if window["phase"] == "prefill" else "decode"
     for family in filter(None, (of, phase, "window")):
         found = window["measurements"].get(f"{family}.mfu")

@@ -82,7 +82,7 @@ def _cause(diagnosis: Diagnosis, attribution: Attribution | None, of_time: bool)
         return None
     phrases = {**wording()["scenario"], **(wording()["scenario_of_times"] if of_time else {})}
     of_step = diagnosis.of == "decode" or (attribution is not None and attribution.of == "decode step")
-    if diagnosis.scenario == "B" and diagnosis.of in ("decode", "window") and of_step:
+    if diagnosis.scenario == "B" and diagnosis.of in ("decode", "window", "whole") and of_step:
         return phrases["interleaved"]
     if diagnosis.scenario == "B" and diagnosis.of == "ttft" and diagnosis.confidence == "low":
         # How near the roof the prompts are computed is not known: that arithmetic fills the time would be a guess.

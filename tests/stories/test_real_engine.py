@@ -143,7 +143,7 @@ def test_the_benchmark_and_the_server(archive: Path, run: Gate) -> None:
     assert measured["ttft.mean"]["value"] == pytest.approx(result["mean_ttft_ms"] / 1e3)
     assert measured["ttft.mean"]["other"]["value"] == pytest.approx(16.580653190612793 / 24)
     assert [gate["verdict"] for gate in window["gates"]] == ["fail", "pass"]
-    # What the recording held before and after the benchmark is no lack of load.
+    # What the recording held before and after the benchmark is no lack of load of the benchmark.
     assert window["gates"][0]["scenario"] != "G"
     assert "too little load" not in judged.text
 
@@ -171,3 +171,13 @@ def test_the_probe(archive: Path, run: Gate) -> None:
     assert measured["itl.mean"]["value"] == pytest.approx(94.66208577000089 / 2032)
     assert measured["decode.batch"]["value"] == pytest.approx(8, abs=0.2)  # 2,032 / 258 = 7.88
     assert measured["errors.rate"]["value"] == 0
+
+
+def test_the_whole_window_was_mostly_idle(run: Gate) -> None:
+    """30.94 s of load in 65.58 s: 53 % idle, which `window.mfu` counts, and the benchmark's own rate does not."""
+    judged = run("recordings/decode", "window.mfu >= 90%", "output.tokens_per_second >= 1000")
+    whole, rate = judged.window["gates"]
+    assert (whole["verdict"], whole["scenario"]) == ("fail", "G")
+    assert rate["scenario"] != "G"
+    assert "30.9 s of 65.6 s: 53 % idle" in judged.text
+    assert "too little load" in judged.text
