@@ -41,7 +41,7 @@ def _attribute_profile(facts: WindowFacts, observed: Observed | None) -> Attribu
     if observed is None or observed.by != "profile" or not observed.step_seconds:
         return None
     total = observed.step_seconds
-    work = Part("not attributed", 0.0, False, "the GPU's own work, whose floor nothing here tells")
+    work = Part("not attributed", 0.0, True, f"{observed.source}: the GPU's own work, whose floor nothing here tells")
     of: Literal["decode step", "prefill"] = "prefill" if facts.phase == "prefill" else "decode step"
     return Attribution(of, total, fitted(total, observed_parts(total, 0.0, observed), work))
 

@@ -11,7 +11,7 @@ from pytest_llmroof.analysis.communication import communicates
 from pytest_llmroof.analysis.constants import threshold
 from pytest_llmroof.analysis.diagnosis import Evidence
 from pytest_llmroof.analysis.facts import WindowFacts
-from pytest_llmroof.analysis.losses import open_letters
+from pytest_llmroof.analysis.losses import only_work, open_letters
 from pytest_llmroof.analysis.measurement import Measurement, Outcomes
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.scenarios import combined_name
@@ -112,6 +112,8 @@ def of_losses(
         if found or (observed is not None and _was_observed(letter, observed)):
             if letter == "C" and alone:
                 continue
+            if letter == "F" and observed is not None and only_work(attribution, observed):
+                continue  # without a floor nothing tells how much of the work is too much
             if letter in "CD" and observed is not None and observed.by == "profile" and observed.sees(letter):
                 yield _profiled(letter, letter in letters, attribution, observed)
             else:

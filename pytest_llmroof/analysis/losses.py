@@ -53,7 +53,7 @@ def losses(attribution: Attribution, deployment: Deployment, observed: Observed 
             letter = _waiting_letter(observed)
             if letter is None:
                 pools.append(Pool(part.share, frozenset("CD")))
-        elif part.cause == "not attributed" and not (observed is not None and _only_work(attribution, observed)):
+        elif part.cause == "not attributed" and not (observed is not None and only_work(attribution, observed)):
             pools.append(Pool(part.share, frozenset(open_letters(deployment, observed))))
         if letter is not None:
             known[letter] = known.get(letter, 0.0) + part.share
@@ -62,7 +62,7 @@ def losses(attribution: Attribution, deployment: Deployment, observed: Observed 
     return Losses(known, tuple(pools), frozenset(estimated))
 
 
-def _only_work(attribution: Attribution, observed: Observed) -> bool:
+def only_work(attribution: Attribution, observed: Observed) -> bool:
     """Whether the remainder is work that nothing shows to be slow: all else was seen, and no floor is known."""
     floor = attribution.share("memory floor: weights", "memory floor: KV", "compute floor", "interleaved prefill")
     return observed.by == "profile" and not floor and observed.sees("C") and observed.sees("D")

@@ -142,4 +142,4 @@ def test_a_profile_beside_a_prometheus_decides_where_the_time_went(
     run = gate(text.replace('gates: ["', 'gates: ["timeline.idle <= 5%", "'))
     assert run.verdicts == ["fail", "pass", "pass", "pass"]
     assert run.window["diagnosis"]["scenario"] == "D"
-    assert {source["kind"] for source in run.window["sources"]} >= {"pytorch_profiler", "vllm"}
+    assert {source["kind"] for source in run.window["sources"]} >= {"pytorch_profiler", "prometheus"}
