@@ -25,7 +25,9 @@ class Entry:
     def of(self, vendor: str) -> Entry | None:
         """The same in the words of an accelerator's vendor; None where it is no remedy there."""
         words = remedy_words(self.title, vendor)
-        return None if words is None else replace(self, **words)
+        if words is None:
+            return None
+        return replace(self, title=words.get("title", self.title), detail=words.get("detail", self.detail))
 
 
 @dataclass(frozen=True)
