@@ -69,6 +69,11 @@ def summary_lines(document: Document, width: int = 80, verbosity: int = 0) -> li
             lines.append(_fitted(f"{'':{words}}  approximate: {_doubt(gate)}", width))
     if verbosity >= 0:
         lines.extend(_not_run_lines(document["not_run"], width, words))
+    if verbosity > 0 and rows:
+        # Here, so that ordinary runs need nothing of charts.
+        from pytest_llmroof.report.text_roofline import roofline_lines
+
+        lines.extend(roofline_lines(document["windows"], max(width, _NARROWEST)))
     return lines
 
 
