@@ -6,6 +6,7 @@ import base64
 import fcntl
 import json
 import os
+import select
 import shutil
 import subprocess
 import tempfile
@@ -26,6 +27,8 @@ _FLAGS: Final = (
 )  # fmt: skip
 #: Nobody waits that long for a page; a browser that hangs is killed by it.
 _PATIENCE: Final = 120
+#: Read at once: tests run without the variables of the CI system that they may run in.
+IN_CI: Final = bool(os.environ.get("CI"))
 
 
 def executable() -> str:
@@ -33,7 +36,7 @@ def executable() -> str:
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if found := shutil.which(name):
             return found
-    if os.environ.get("CI"):
+    if IN_CI:
         pytest.fail(MISSING)
     pytest.skip(MISSING)
 
@@ -73,8 +76,9 @@ class Browser:
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
-            chunk = os.read(self.answers, 1 << 16)
-            assert chunk, "the browser ended"
+            ready, _, _ = select.select([self.answers], [], [], _PATIENCE)
+            chunk = os.read(self.answers, 1 << 16) if ready else b""
+            assert chunk, "the browser ended" if ready else f"the browser was silent for {_PATIENCE} s"
             self._buffer += chunk
         message, _, self._buffer = self._buffer.partition(b"\0")
         parsed: dict[str, Any] = json.loads(message)

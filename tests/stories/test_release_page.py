@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -76,3 +77,14 @@ def test_workers_make_the_same_page(
     page.unlink()
     assert gate(gates, PAGE, "-n2").rc == 1
     assert same(page.read_text(encoding="utf-8")) == same(alone)
+
+
+def test_the_page_can_be_made_from_the_json_report_later(
+    gate: Callable[..., Any], pages: Callable[..., None], pytester: pytest.Pytester
+) -> None:
+    pages(**EIGHT_B)
+    assert gate(GATES[: GATES.index("  peak:")], PAGE).rc == 1
+    done = pytester.run(sys.executable, "-m", "pytest_llmroof", "render", "report.json", "--html=again.html")
+    assert done.ret == 0
+    again = (pytester.path / "again.html").read_text(encoding="utf-8")
+    assert again == (pytester.path / "report.html").read_text(encoding="utf-8")
