@@ -22,7 +22,8 @@ from vllm_pages import Load
 
 from pytest_llmroof.telemetry.clusters import window_of
 from pytest_llmroof.telemetry.fleetsource import api_of
-from pytest_llmroof.telemetry.prometheus import answer_of, question_of
+from pytest_llmroof.telemetry.prometheus import answer_of
+from pytest_llmroof.telemetry.question import question_of
 
 END = 1748757600.0
 SECONDS = 300.0

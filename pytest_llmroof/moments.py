@@ -17,7 +17,7 @@ from pytest_llmroof.errors import SourceError
 from pytest_llmroof.gates.spec import TelemetrySource, WindowSpec
 from pytest_llmroof.rundir import run_folder
 from pytest_llmroof.taken import Taken
-from pytest_llmroof.telemetry.prometheus import end_of
+from pytest_llmroof.telemetry.question import end_of
 
 
 def asked_once(config: pytest.Config, spec: WindowSpec, taken: Taken | None = None) -> Taken:

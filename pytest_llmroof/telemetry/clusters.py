@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.beside import as_one, filled
-from pytest_llmroof.telemetry.fleet import ASKED, Key, with_names, without_doubles
+from pytest_llmroof.telemetry.doubles import without_doubles
+from pytest_llmroof.telemetry.fleet import ASKED, Key, with_names
 from pytest_llmroof.telemetry.fleetgpus import device_names
 from pytest_llmroof.telemetry.fleetwindow import Read, fleet_window
 from pytest_llmroof.telemetry.garbage import without_collections

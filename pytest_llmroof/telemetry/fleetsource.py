@@ -15,7 +15,8 @@ from pytest_llmroof.telemetry.clusters import window_of
 from pytest_llmroof.telemetry.endpoint import Endpoint, endpoint_of
 from pytest_llmroof.telemetry.engines import EngineNames
 from pytest_llmroof.telemetry.promapi import PrometheusApi
-from pytest_llmroof.telemetry.prometheus import Question, answer_of, question_of, usual_interval, utc
+from pytest_llmroof.telemetry.prometheus import answer_of, usual_interval
+from pytest_llmroof.telemetry.question import Question, question_of, utc
 from pytest_llmroof.telemetry.window import Window
 
 #: A question may have the server read billions of samples; Prometheus itself gives up after two minutes.

@@ -15,10 +15,8 @@ telemetry/clusters.py makes a window of it.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Final
 
 from pytest_llmroof.errors import SourceError
@@ -37,8 +35,8 @@ from pytest_llmroof.telemetry.fleetwindow import Read
 from pytest_llmroof.telemetry.hardware import Hardware
 from pytest_llmroof.telemetry.kinds import Kind, kinds_of
 from pytest_llmroof.telemetry.promapi import PrometheusApi, Row, TooMany
-from pytest_llmroof.telemetry.promql import matchers, milliseconds, named, prefixed
-from pytest_llmroof.units import parse_quantity
+from pytest_llmroof.telemetry.promql import milliseconds, named, prefixed
+from pytest_llmroof.telemetry.question import Question, utc
 
 #: How many samples a query may answer before fewer of them are asked for: some hundred megabytes of JSON at most.
 RAW_SAMPLES: Final = 1_500_000
@@ -49,40 +47,6 @@ FEWEST_TIMES: Final = 5
 MOST_TIMES: Final = 11_000
 #: Series of one engine, before they are known: histograms of a dozen quantities with their buckets.
 _SERIES_OF_A_SERVER: Final = 400
-
-
-@dataclass(frozen=True)
-class Question:
-    """What a user asks of a server: the series that ``selector`` (label matchers) chooses, from ``start`` to ``end``.
-
-    Times are Unix seconds.
-    """
-
-    selector: str
-    start: float
-    end: float
-
-    @property
-    def duration(self) -> float:
-        """Seconds."""
-        return self.end - self.start
-
-    @property
-    def range(self) -> str:
-        """The range of a range selector that reads the whole window."""
-        return milliseconds(self.duration)
-
-
-def end_of(text: str, now: Callable[[], float] = time.time) -> float:
-    """Unix seconds of ``now``, ``now-24h``, Unix seconds or RFC 3339 with a zone, as gate files have it."""
-    if text == "now":
-        return now()
-    if text.startswith("now-"):
-        return now() - parse_quantity(text.removeprefix("now-")).value
-    try:
-        return float(text)
-    except ValueError:
-        return datetime.fromisoformat(text).timestamp()
 
 
 @dataclass(frozen=True)
@@ -296,21 +260,3 @@ def _gpus(api: PrometheusApi, question: Question) -> Hardware | None:
 
 def _between(question: Question) -> str:
     return f"from {utc(question.start)} to {utc(question.end)}"
-
-
-def utc(seconds: float) -> str:
-    """A time as people and Prometheus write it."""
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def question_of(
-    selector: str,
-    *,
-    duration: float,
-    end: str,
-    now: Callable[[], float] = time.time,
-) -> Question:
-    """The question for a selector as it was written. ConfigError where that is none."""
-    until = end_of(end, now)
-    return Question(matchers(selector), until - duration, until)
-

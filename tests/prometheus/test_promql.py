@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmroof.errors import ConfigError
+from pytest_llmroof.telemetry.doubles import without_doubles
 from pytest_llmroof.telemetry.engines import known_engines
-from pytest_llmroof.telemetry.fleet import Server, interval_of, key_of, own_labels, servers_of, without_doubles
+from pytest_llmroof.telemetry.fleet import Server, interval_of, key_of, own_labels, servers_of
 from pytest_llmroof.telemetry.promapi import Row
-from pytest_llmroof.telemetry.prometheus import end_of
 from pytest_llmroof.telemetry.promql import matchers, milliseconds, named, prefixed
+from pytest_llmroof.telemetry.question import end_of
 
 VLLM = known_engines()["vllm"]
 
