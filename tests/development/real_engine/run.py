@@ -123,13 +123,15 @@ class Run:
 
     def live(self) -> None:
         say("live window of a gate file")
-        # Short answers in a longer window where tokens are counted when requests end: it has to hold several of them.
+        # Where tokens are counted when requests end, the window has to hold several of them: shorter ones in a longer
+        # window, their prompts shorter still, as it would not be one of decode otherwise.
         at_the_end = self.engine.name != "vllm"
-        output, duration = (DECODE["output"] // 8, "24s") if at_the_end else (DECODE["output"], "8s")
+        shape = {**DECODE, "prompt": 8, "output": 32} if at_the_end else DECODE
+        duration = "24s" if at_the_end else "8s"
         # Its recording keeps the name of the window, as a user's would.
         self.gate_file("live", {"decode": {"phase": "decode", "telemetry": self.metrics, "duration": duration,
                                            "interval": "0.5s", "gates": list(GATES[self.engine.name])}})  # fmt: skip
-        endless = [sys.executable, *self.load_command({**DECODE, "requests": 0, "output": output})]
+        endless = [sys.executable, *self.load_command({**shape, "requests": 0})]
         with self.log.open("a") as out:
             load = subprocess.Popen(endless, cwd=self.folder, stdout=out, stderr=out)
         try:
