@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pytest_llmroof.analysis.busytime import is_bound
+from pytest_llmroof.analysis.counter_checks import rested
 from pytest_llmroof.analysis.devices import boost_clock, devices, more_at_work, sliced
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.fitting import parallelism_that_fits, precision_that_fits, product_that_fits
@@ -208,6 +209,13 @@ def _slices(facts: WindowFacts) -> Iterator[Contradiction]:
         yield Contradiction(found.reason, found.check, per_gpu=True, counts=("hfu", "hardware."))
 
 
+def _rested(facts: WindowFacts) -> Iterator[Contradiction]:
+    """Counters of GPUs that rested while the steps moved their bytes."""
+    if (found := rested(facts)) is not None:
+        said = _said(facts.deployment, "model", "weights", "tensor_parallel")
+        yield Contradiction(found.reason, f"{found.check}; then {said}", counts=("hfu", "hardware."))
+
+
 def _more_gpus(facts: WindowFacts) -> Iterator[Contradiction]:
     """More GPUs of one host at work than the deployment has, where nobody said how many it has."""
     if (found := more_at_work(facts)) is not None:
@@ -279,8 +287,8 @@ def _profiled_losses(facts: WindowFacts) -> Iterator[Contradiction]:
 
 
 _CHECKS: Final[tuple[Callable[[WindowFacts], Iterator[Contradiction]], ...]] = (
-    _slices, _served_model, _tokens, _served_precision, _split, _memory, _replicas, _more_gpus, _device, _decode_step,
-    _whole_window, _profiled_ranks, _profiled_losses,
+    _slices, _served_model, _tokens, _served_precision, _split, _memory, _replicas, _more_gpus, _device, _rested,
+    _decode_step, _whole_window, _profiled_ranks, _profiled_losses,
 )  # fmt: skip
 
 
