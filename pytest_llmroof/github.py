@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_llmroof.aggregate import Document
-from pytest_llmroof.report.github import MOST_SUMMARY_BYTES, annotations, summary
+from pytest_llmroof.report.github import MOST_SUMMARY_BYTES, error_commands, summary
 
 
 def append_summary(document: Document) -> list[str]:
@@ -32,4 +32,4 @@ def workflow_commands(config: pytest.Config, document: Document) -> list[str]:
     root = config.rootpath
     workspace = Path(os.environ.get("GITHUB_WORKSPACE") or root)
     inside = root.relative_to(workspace) if root.is_relative_to(workspace) else Path()
-    return annotations(document, lambda file: (inside / file).as_posix())
+    return error_commands(document, lambda file: (inside / file).as_posix())

@@ -26,7 +26,7 @@ _PIECE: Final = 100
 _CUT: Final = "**Cut here**: GitHub shows no more. The report files hold everything."
 
 
-def annotations(document: Document, place: Callable[[str], str]) -> list[str]:
+def error_commands(document: Document, place: Callable[[str], str]) -> list[str]:
     """Workflow commands: an error for each breach, the worst first; of more than ten, the tenth says how many more.
 
     ``place`` turns a gate's file into its path in the repository.

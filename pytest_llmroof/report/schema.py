@@ -38,7 +38,7 @@ def _validator() -> Validator:
     return Draft202012Validator(report_schema())
 
 
-def problem_of(document: object) -> str | None:
+def problem_of(document: Any) -> str | None:
     """The first place where a document is not a report, and what is wrong there; None for a report."""
     error = next(iter(_validator().iter_errors(document)), None)
     return None if error is None else _said(error)

@@ -26,7 +26,7 @@ COMMAND = re.compile(r"::error (.*?)::(.*)")
 def commands(document: dict[str, Any]) -> list[tuple[dict[str, str], str]]:
     """As the runner reads them: properties up to the next two colons, then the message; escapes undone."""
     found = []
-    for line in github.annotations(document, lambda file: f"perf/{file}"):
+    for line in github.error_commands(document, lambda file: f"perf/{file}"):
         match = COMMAND.fullmatch(line)
         assert match
         pairs = dict(pair.split("=", 1) for pair in match[1].split(","))
@@ -79,7 +79,7 @@ def test_at_most_ten_and_the_tenth_says_how_many_more() -> None:
 
 
 def test_hostile_texts_stay_within_their_command() -> None:
-    lines = github.annotations(reports.hostile(), lambda file: file)
+    lines = github.error_commands(reports.hostile(), lambda file: file)
     assert len(lines) == 10
     for line in lines:
         assert line.startswith("::error ")

@@ -167,7 +167,7 @@ def test_a_gate_file_of_another_name_is_not_green(job: Runner, tmp_path: Path) -
     done = job(gates("http://127.0.0.1:9/metrics"))
     (done.folder / "llmroof.yaml").rename(done.folder / "llm-roof.yml")
     (done.folder / "test_unit.py").write_text("def test_unit():\n    pass\n")
-    command = [tmp_path / "bin" / "pytest", "--llmroof-gpu=h100"]
+    command = [str(tmp_path / "bin" / "pytest"), "--llmroof-gpu=h100"]
     run = subprocess.run(command, cwd=done.folder, capture_output=True, text=True, check=False)
     assert run.returncode == 4
     assert re.search(r"no gate was collected.*llm-roof\.yml.*rename.*llmroof\.yaml", run.stdout + run.stderr, re.DOTALL)
