@@ -203,6 +203,9 @@ class _Stream:
         answer = self.answer
         answer.prompt_tokens = used.get("prompt_tokens", answer.prompt_tokens)
         answer.output_tokens = used.get("completion_tokens", answer.output_tokens)
+        if (answer.output_tokens or 0) > self._most:
+            # Times per token, and all rates, would be as wrong as the count.
+            raise Failed("the server counted far more output tokens than were asked for")
         answer.cached_tokens = used.get("cached_tokens", answer.cached_tokens)
 
 

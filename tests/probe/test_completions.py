@@ -183,6 +183,11 @@ def test_a_chat_s_role_is_no_token_where_none_has_text(server: Server) -> None:
     assert answer.times[0] >= 0.05  # the role came before it
 
 
+def test_a_count_far_beyond_what_was_asked_for_is_not_believed(server: Server) -> None:
+    events = (text("a"), text("b"), text("", "length", **used(64, 10**9)), b"[DONE]")
+    assert refused(server, streaming(*events)).reason == "the server counted far more output tokens than were asked for"
+
+
 def test_llama_cpp_s_timings_count_where_usage_does_not(server: Server) -> None:
     more = {"timings": {"predicted_n": 2, "prompt_n": 60, "cache_n": 4, "predicted_ms": 1.5}}
     server.fault = streaming(text("a"), text("b"), text("", "length", **more), b"[DONE]")
