@@ -63,7 +63,7 @@ def summary_lines(document: Document, width: int = 80, verbosity: int = 0) -> li
     room = max(width, _NARROWEST) - words - len("  ") * 2 - _FIGURE
     column = min(max(map(len, expectations), default=0), max(width // 2, _NARROWEST), room)
     for (window, gate), expectation in zip(rows, expectations, strict=True):
-        start = f"{verdict_word(gate):{words}}  {shorten(expectation, column):{column}}"
+        start = f"{verdict_word(gate):{words}}  {_shortened(expectation, gate, column):{column}}"
         lines.append(_fitted(f"{start}  {_finding(window, gate)}", width))
         if verbosity > 0 and gate["approximate"] and gate["reason"] and judged(gate):
             lines.append(_fitted(f"{'':{words}}  approximate: {_doubt(gate)}", width))
@@ -87,6 +87,14 @@ def _expectation(window: Document, gate: Document, named: bool) -> str:
     mark = f" [{gate['id']}]" if gate["id"] else ""
     default = " (default)" if gate["default"] else ""
     return one_line(f"{name}{expected(gate)}{mark}{default}")
+
+
+def _shortened(expectation: str, gate: Document, column: int) -> str:
+    """Cut to a column; the id stays, which people look for."""
+    if len(expectation) <= column or not gate["id"]:
+        return shorten(expectation, column)
+    tail = f" [{shorten(one_line(gate['id']), column // 2)}]"
+    return shorten(expectation, column - len(tail)) + tail
 
 
 def _finding(window: Document, gate: Document) -> str:

@@ -65,6 +65,15 @@ def test_lines_fit_the_width_and_keep_the_finding(width: int) -> None:
         assert sum("41.3 %" in line for line in lines) == 4
 
 
+def test_a_cut_line_keeps_its_id() -> None:
+    lines = summary_lines(report(), 60)
+    (line,) = [line for line in lines if "41.3 %" in line and ">= 75 %" in line]
+    assert line.startswith("FAIL          decode: decode.mbu >= 75 %… [REL-7] ")
+    long = made.flagship_verdict(gate=made.gate(id="REL-" + "7" * 300))
+    document = report_document([window_document(made.assessment(long))], labels={}, created="")
+    assert max(map(len, summary_lines(document, 80))) <= 80
+
+
 def test_quiet_says_failures_only() -> None:
     assert {line.split("  ")[0] for line in summary_lines(report(), 160, -1)} == {"FAIL", "NOT MEASURED"}
 
