@@ -7,6 +7,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from junitparser import JUnitXml, Skipped
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -93,3 +95,20 @@ def counts(xml: str) -> Iterator[tuple[int, int, int]]:
         real = tuple(len(suite.findall(path)) for path in ("testcase", "testcase/failure", "testcase/skipped"))
         assert said == real
         yield said[0], said[1], said[2]
+
+
+def enricomi(xml: str) -> list[Seen]:
+    """As publish-unit-test-result reads it, through junitparser: place, message and text of the most severe result."""
+    found = []
+    for suite in JUnitXml.fromstring(xml.encode()):
+        for case in suite:
+            worst = min(case.result, key=lambda result: _SEVERITY.index(type(result).__name__), default=None)
+            state = "passed" if worst is None else "skipped" if isinstance(worst, Skipped) else "failed"
+            attributes = case._elem.attrib
+            place = (attributes.get("file", ""), int(attributes.get("line", 0)))
+            message, text = (worst.message or "", worst.text or "") if worst is not None else ("", "")
+            found.append(Seen(case.classname, case.name, state, message, text, *place))
+    return found
+
+
+_SEVERITY = ("Error", "Failure", "Skipped")

@@ -20,7 +20,7 @@ from pytest_llmroof.report import junit
 from pytest_llmroof.report.document import report_document, window_document
 from pytest_llmroof.report.text import failing_text
 
-READERS = [readers.gitlab, readers.jenkins, readers.azure, readers.mikepenz, readers.dorny]
+READERS = [readers.gitlab, readers.jenkins, readers.azure, readers.mikepenz, readers.dorny, readers.enricomi]
 HEADLINE = (
     "found 41.3 %, expected decode.mbu >= 75 % (33.7 points short); "
     "scenario C: communication and interconnect stalls   [REL-7]"
@@ -59,10 +59,13 @@ def test_what_each_shows_of_a_failure() -> None:
     flagship = {read.__name__: by_name(read(xml))["REL-7 decode.mbu"] for read in READERS}
     assert flagship["gitlab"].text == flagship["jenkins"].text == flagship["dorny"].text == whole
     assert whole.startswith(HEADLINE + "\n  in words ")
-    for reader in ("jenkins", "azure", "mikepenz", "dorny"):
+    for reader in ("jenkins", "azure", "mikepenz", "dorny", "enricomi"):
         assert flagship[reader].message == HEADLINE
     assert (flagship["mikepenz"].file, flagship["mikepenz"].line) == ("llmroof.yaml", 8)
     assert flagship["gitlab"].file == "llmroof.yaml"
+    assert flagship["enricomi"] == Seen(
+        "llmroof.yaml.decode", "REL-7 decode.mbu", "failed", HEADLINE, whole, "llmroof.yaml", 8
+    )
     assert "REMEDIATION" in flagship["gitlab"].text
 
 
