@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import stat
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,15 +28,28 @@ def load(path: Path, shown: str | None = None) -> Document:
     """A report that was written earlier. SourceError, naming ``shown``, where the file is not one."""
     name = shown or path.name
     try:
-        size = path.stat().st_size
-        if size > LARGEST_BYTES:
-            raise SourceError(f"{name}: {size} bytes are too many for a report")
-        text = path.read_text(encoding="utf-8")
+        text = _text(path, name)
     except OSError as error:
         raise SourceError(f"{name}: {error.strerror or 'cannot be read'}") from None
     except UnicodeDecodeError:
         raise SourceError(f"{name}: not a report: not UTF-8 text") from None
     return _checked(_parsed(text, name), name)
+
+
+def _text(path: Path, name: str) -> str:
+    """What a file holds. Devices, and pipes that no shell opened, may be read for ever."""
+    found = path.stat()
+    kind = found.st_mode
+    opened = stat.S_ISFIFO(kind) and path.parent.as_posix() in ("/dev/fd", "/proc/self/fd", "/dev")
+    if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind) or opened):
+        raise SourceError(f"{name}: not a report: not a file")
+    if found.st_size > LARGEST_BYTES:
+        raise SourceError(f"{name}: {found.st_size} bytes are too many for a report")
+    with path.open("rb") as file:
+        held = file.read(LARGEST_BYTES + 1)
+    if len(held) > LARGEST_BYTES:
+        raise SourceError(f"{name}: more than {LARGEST_BYTES} bytes are too many for a report")
+    return held.decode("utf-8")
 
 
 def load_whole(path: Path, shown: str | None = None) -> Document:

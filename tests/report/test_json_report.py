@@ -79,3 +79,26 @@ def test_a_missing_or_huge_file_is_refused(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(json_report, "LARGEST_BYTES", 10)
     with pytest.raises(SourceError, match="too many for a report"):
         json_report.load(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_or_device_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "report.json"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/zero")):
+        with pytest.raises(SourceError, match="not a report: not a file"):
+            json_report.load(path)
+
+
+@pytest.mark.skipif(not Path("/dev/fd").is_dir(), reason="this system does not name open files")
+def test_what_a_shell_opened_is_read(tmp_path: Path) -> None:
+    """``init --from <(zcat report.json.gz)``."""
+    path = tmp_path / "r.json"
+    json_report.write(path, report())
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as end:
+        end.write(path.read_bytes())
+    try:
+        assert json_report.load(Path(f"/dev/fd/{reading}")) == report()
+    finally:
+        os.close(reading)
