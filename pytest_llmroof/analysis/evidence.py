@@ -137,15 +137,14 @@ def _exchanges(observed: Observed | None) -> bool:
 
 def _profiled(letter: str, named: bool, attribution: Attribution, observed: Observed) -> Evidence:
     """What a timeline shows of communication or of idle time; for the scenario where it is a tenth and more."""
-    whole = _whole(attribution)
     if letter == "C":
         share = attribution.share("exposed communication: transport")
         waits = attribution.share("exposed communication: waiting") >= _WORTH_SAYING
         what = f"{observed.collective or 'communication'} {'transfers' if waits else 'kernels'}"
-        text, source = f"{what} exposed for {share_text(share)} of {whole}", observed.source_of("transport")
+        text, source = f"{what} exposed for {share_text(share)} of the step", observed.source_of("transport")
     else:
         share = attribution.share("idle: within steps", "idle: between steps")
-        text, source = f"the GPU was idle {share_text(share)} of {whole}", observed.source
+        text, source = f"the GPU was idle {share_text(share)} of the step", observed.source
     return Evidence(letter, named and share >= threshold("lost_share"), text, source)
 
 
@@ -155,7 +154,7 @@ def _waiting(attribution: Attribution, observed: Observed | None) -> Iterator[Ev
         return
     source = observed.source_of("waiting")
     late = "a late rank" if observed.late_rank is None else f"rank {observed.late_rank}"
-    share = f"{share_text(waiting)} of {_whole(attribution)} is waiting for"
+    share = f"{share_text(waiting)} of the step is waiting for"
     if observed.waiting_cause is None:
         yield Evidence("C or D", True, f"{share} {late}: a straggler, and its own trace is not here", source)
     elif observed.waiting_cause == "host gaps":
@@ -206,7 +205,7 @@ def _about_source(attribution: Attribution, letters: tuple[str, ...], observed: 
         yield Evidence(name, False, distortion + doubt, observed.source)
     if (observed.hidden_communication or 0.0) >= _WORTH_SAYING:
         hidden = share_text(observed.hidden_communication or 0.0)
-        text = f"communication of a further {hidden} of {_whole(attribution)} is hidden behind computation"
+        text = f"communication of a further {hidden} of the step is hidden behind computation"
         yield Evidence("C", False, text, observed.source_of("hidden_communication"))
 
 

@@ -10,7 +10,7 @@ from pytest_llmroof.analysis.constants import reach, threshold
 from pytest_llmroof.analysis.diagnosis import Confidence
 from pytest_llmroof.analysis.evidence import measured
 from pytest_llmroof.analysis.facts import WindowFacts
-from pytest_llmroof.analysis.losses import candidates, losses
+from pytest_llmroof.analysis.losses import candidates, losses, only_work
 from pytest_llmroof.analysis.measurement import Outcomes
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.scenarios import combined_name, combined_title, scenarios, without_scenario
@@ -122,7 +122,8 @@ def largest_loss(facts: WindowFacts, attribution: Attribution, observed: Observe
         return Finding((), "medium", without_scenario("clock"))
     letters = candidates(lost)
     if not letters:
-        return Finding((), "low" if attribution.share("not attributed") else "medium", without_scenario("nothing_lost"))
+        known = not attribution.share("not attributed") or (observed is not None and only_work(attribution, observed))
+        return Finding((), "medium" if known else "low", without_scenario("nothing_lost"))
     if observed is None or (len(letters) == 1 and letters[0] in lost.estimated):
         return Finding(letters, "low")
     by_profile = observed.by == "profile" and all(observed.sees(letter) for letter in letters)

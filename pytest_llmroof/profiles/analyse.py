@@ -109,7 +109,7 @@ def _figures(view: _View, waiting: WaitingCause | None, late: float | None, rank
         copies=int((~computed).sum()),
         graph_replays=int((work.kind == GRAPH).sum()),
         graph_launched=_ratio(float(ran[timeline.graph_launched() & computed].sum()), float(ran[computed].sum())),
-        gaps_ns=np.sort(length[length > _ROUNDING_NS]),
+        gaps_ns=np.sort(length[(length > _ROUNDING_NS) & ~view.gaps.hole]),
         host=host_time(timeline, view.gaps),
         modern_attention=modern_attention([timeline.names[name] for name in np.unique(work.name[kernels]).tolist()]),
         collective=_collective(view, ran),

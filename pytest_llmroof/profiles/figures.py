@@ -86,7 +86,7 @@ class TimelineFigures:
     where steps could not be told). ``classes`` are fractions of the summed time of kernels and copies, ``other`` among
     them is what no name told; ``graph_launched`` is the fraction of kernel time that graph replays launched.
     ``collective`` names what most of its communication does (``all-reduce``). ``trimmed_seconds`` are holes of the
-    recording. ``gaps_ns`` are the lengths of all idle gaps, sorted. ``late`` is the fraction of its group's waiting
+    recording, ``gaps_ns`` the lengths of all other idle gaps, sorted. ``late`` is the fraction of its group's waiting
     that was for this rank. ``distortions`` are phrases on why to trust it less; ``abstain`` says why it must not be
     judged at all.
     """
