@@ -154,6 +154,8 @@ class Document:
 def read(path: Path, shown: str) -> str:
     """The text of a gate file. ConfigError where it cannot be read, is too large, or is not UTF-8."""
     try:
+        if path.is_fifo() or path.is_char_device():
+            raise ConfigError("not a file", Position(shown))
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
     except OSError as error:

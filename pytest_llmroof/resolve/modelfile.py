@@ -83,6 +83,8 @@ def _from_path(path: Path, shown: str, position: Position | None, architecture: 
         stamp = file.stat()
     except OSError as error:
         raise ConfigError(f"model: {shown} cannot be read: {error.strerror}", position) from None
+    if not file.is_file():  # a pipe would be waited for, a device read for ever
+        raise ConfigError(f"model: {shown} is not a file", position)
     outcome = _read(file, shown, stamp.st_mtime_ns, stamp.st_size, _sidecar_stamp(file), architecture)
     if isinstance(outcome, LlmroofError):
         raise outcome.with_traceback(None)

@@ -67,7 +67,8 @@ class Exporter:
 
     ``spelled`` are all names that it may export, as it spells them. ``tables`` tells a tool that prints tables or
     documents instead of pages; ``absent`` are cells without a value, and why, ``units`` the factors of units that stand
-    in cells. ``flags`` are columns that tell one reason each.
+    in cells. ``untold`` are quantities that no
+    configuration of it tells, and what to do. ``flags`` are columns that tell one reason each.
     """
 
     key: str
@@ -87,6 +88,7 @@ class Exporter:
     interval_seconds: float | None = None
     sample_seconds: float | None = None
     expected: Mapping[str, str] = field(default_factory=dict)
+    untold: Mapping[str, str] = field(default_factory=dict)
     none_of_them: str = ""
     missed: str = ""
     flags: Mapping[str, int] = field(default_factory=dict)
@@ -158,6 +160,7 @@ def _exporter(key: str, entry: Mapping[str, Any]) -> Exporter:
         interval_seconds=entry.get("interval_seconds"),
         sample_seconds=entry.get("sample_seconds"),
         expected=entry.get("expected", {}),
+        untold=entry.get("untold", {}),
         none_of_them=entry.get("none_of_them", ""),
         missed=entry.get("missed", ""),
         flags={name.casefold(): bit for name, bit in entry.get("flags", {}).items()},

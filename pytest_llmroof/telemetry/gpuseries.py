@@ -258,9 +258,10 @@ def _reasons(history: _History) -> dict[str, float]:
 def _missing(gpus: Sequence[Gpu], exporter: Exporter) -> dict[str, str]:
     """What none of the GPUs tells, though the exporter could."""
     there = {quantity for gpu in gpus for quantity in (*gpu.series, *gpu.unusable)}
+    untold = {quantity: why for quantity, why in exporter.untold.items() if quantity not in there}
     if exporter.none_of_them and not there & set(exporter.activities):
-        return dict.fromkeys(exporter.expected, exporter.none_of_them)
-    return {
+        return untold | dict.fromkeys(exporter.expected, exporter.none_of_them)
+    return untold | {
         quantity: exporter.missed.format(name=name, quantity=quantity.replace("_", " "))
         for quantity, name in exporter.expected.items()
         if quantity not in there

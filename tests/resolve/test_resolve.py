@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +201,16 @@ def test_a_file_that_is_not_there(tmp_path: Path, value: str) -> None:
         resolve(spec(tmp_path, model=value, positions={"model": place}))
     assert caught.value.position == place
     assert str(tmp_path) not in str(caught.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@pytest.mark.parametrize("key", ["model", "gpu"])
+def test_a_pipe_is_not_waited_for(tmp_path: Path, key: str) -> None:
+    os.mkfifo(tmp_path / "it.json")
+    os.mkfifo(tmp_path / "it.yaml")
+    name = "./it.json" if key == "model" else "./it.yaml"
+    with pytest.raises(ConfigError, match="not a file"):
+        resolve(spec(tmp_path, **{key: name}))
 
 
 def test_a_side_file_that_is_wrong(tmp_path: Path) -> None:

@@ -291,6 +291,14 @@ def test_amds_exporter(tmp_path: Path) -> None:
     assert part.identity == "slice 3 (cpx) of gpu 0"
 
 
+def test_what_amds_exporter_never_tells_is_not_asked_of_it(tmp_path: Path) -> None:
+    page = 'gpu_gfx_activity{gpu_id="0",card_series="AMD Instinct MI300X"} 99\n'
+    missing = hardware_of(window_of(tmp_path, {"amd.prom": page})).missing
+    assert "AMD's exporter does not tell it" in missing["dram"]
+    assert "AMD's exporter does not tell it" in missing["sm_active"]
+    assert "switch on ProfilerMetrics" in missing["tensor"]
+
+
 def test_amds_names_with_a_prefix(tmp_path: Path) -> None:
     page = amd_page(T0, 97, 1).replace("\ngpu_", "\namd_gpu_")
     assert only_gpu(window_of(tmp_path, {"amd.prom": page})).series["utilization"].values == (0.97,)
