@@ -1,7 +1,8 @@
 """Step annotations: which phase a step was in, and how many requests and tokens it held.
 
-Read are what vLLM and SGLang write (``execute_context_2(900)_generation_30(30)``, ``step[DECODE bs=32]``), builds that
-list query and context lengths (``generation_32(sq32sk55086sqsq...)``), and PyTorch's own ``ProfilerStep#7``.
+Read are what vLLM, SGLang and TensorRT-LLM write (``execute_context_2(900)_generation_30(30)``, ``step[DECODE bs=32]``,
+``[Executor] _forward_step 7: 0 ctx reqs, 32 gen reqs``), vLLM's older ``execute_new_2_cached_30``, builds that list
+query and context lengths (``generation_32(sq32sk55086sqsq...)``), and PyTorch's own ``ProfilerStep#7``.
 """
 
 from __future__ import annotations
@@ -12,12 +13,18 @@ from typing import Final
 
 from pytest_llmroof.profiles.timeline import Phase
 
-_EXECUTE: Final = re.compile(r"execute_(?:\d+_)?context_(\d+)(?:\(([^)]*)\))?_generation_(\d+)(?:\(([^)]*)\))?")
-_TOKENS: Final = re.compile(r"(?:sq)?(\d+)")
-_SGLANG: Final = re.compile(r"step\[(\w+) bs=(\d+)(?:[^\]]*?(?:toks|tokens|num_tokens)=(\d+))?[^\]]*\]")
+#: A count of requests or tokens: what is longer is none.
+_COUNT: Final = r"([0-9]{1,12})(?![0-9])"
+_EXECUTE: Final = re.compile(rf"execute_(?:\d+_)?context_{_COUNT}(?:\(([^)]*)\))?_generation_{_COUNT}(?:\(([^)]*)\))?")
+_TOKENS: Final = re.compile(rf"(?:sq)?{_COUNT}")
+_CACHED: Final = re.compile(rf"execute_new_{_COUNT}_cached_{_COUNT}")
+_SGLANG: Final = re.compile(rf"step\[(\w+) bs={_COUNT}(?:[^\]]*?(?:toks|tokens|num_tokens)={_COUNT})?[^\]]*\]")
+_TENSORRT_LLM: Final = re.compile(
+    rf"\[Executor\] _forward_step[^:]{{0,30}}: {_COUNT} ctx reqs,(?: {_COUNT} ctx tokens,)? {_COUNT} gen reqs"
+)
 _PROFILER_STEP: Final = re.compile(r"ProfilerStep\s?\#\s?\d+")
 _CAPTURE: Final = re.compile(r"(?:graph_)?capture_\d+")
-PREFIXES: Final = ("execute_", "step[", "ProfilerStep", "capture_", "graph_capture_")
+PREFIXES: Final = ("execute_", "step[", "[Executor] _forward_step", "ProfilerStep", "capture_", "graph_capture_")
 """What the annotations that are read here begin with: no other one is worth fetching."""
 
 
@@ -38,6 +45,13 @@ def step_of(name: str) -> StepName | None:
     if match := _EXECUTE.match(name):
         prefills, decodes = int(match[1]), int(match[3])
         return StepName(_phase(prefills, decodes), prefills, _tokens(match[2]), decodes, _tokens(match[4]))
+    if match := _TENSORRT_LLM.match(name):
+        prefills, decodes = int(match[1]), int(match[3])
+        tokens = int(match[2]) if match[2] else None if prefills else 0
+        return StepName(_phase(prefills, decodes), prefills, tokens, decodes, None)
+    if match := _CACHED.match(name):
+        # Cached requests decode, or go on with a long prompt: the name does not tell which, and so no phase.
+        return StepName() if int(match[1]) or int(match[2]) else None
     if match := _SGLANG.match(name):
         mode, requests = match[1].upper(), int(match[2])
         tokens = int(match[3]) if match[3] else None

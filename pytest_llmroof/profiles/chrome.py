@@ -19,7 +19,10 @@ from pytest_llmroof.profiles.packed import Packed
 from pytest_llmroof.profiles.timeline import Timeline
 
 _EVENTS: Final = re.compile(rb'"traceEvents"\s*:\s*\[')
+#: Work that follows the list of events: traces that were joined, or a second list.
+_SECOND: Final = re.compile(rb'"cat"\s*:\s*"(?:kernel|Kernel|gpu_mem)')
 _BOM: Final = b"\xef\xbb\xbf"
+_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 _LONGEST_HEADER: Final = 64 << 20
 
 _OPTIONS: Final = ("with_stack", "record_shapes", "profile_memory", "with_flops", "with_modules")
@@ -41,12 +44,19 @@ def read_chrome(path: Path, location: str | None = None) -> tuple[Timeline, ...]
         reader.add(run)
     listed = before == b"["
     after = elements.rest + b"".join(_bounded(pieces, place)) if elements.closed else b""
+    if _SECOND.search(after):
+        raise SourceError(
+            f"{place} holds several traces, one after the other: only the first one would be read",
+            "make each of them a file of its own",
+        )
     if not elements.closed:
         _check_end(elements, reader.count, listed, place, packed)
     notes = [note.replace(packed.name, place, 1) for note in packed.notes]
     if packed.unfinished:
         notes.append(f"{place}: the gzip data lack their ending, and the trace in them is whole")
     keys: dict[str, Any] = {}
+    if listed and after.strip():
+        notes.append(f"{place}: what follows the list of events was left out")
     if not listed:
         closed = _object(before + b"]}")
         if closed is None:
@@ -67,6 +77,8 @@ def _until_events(pieces: Iterator[bytes], place: str) -> tuple[bytes, bytes, in
     text, skipped = b"", 0
     for piece in pieces:
         if not text:
+            if piece.startswith(_UTF_16):
+                raise SourceError(f"{place} is UTF-16 text, and traces are UTF-8", "copy it without a shell's >")
             skipped += len(piece) - len(piece.removeprefix(_BOM))
             piece = piece.removeprefix(_BOM)
         text += piece

@@ -24,6 +24,8 @@ from pytest_llmroof.profiles.timeline import (
     Work,
 )
 
+_MERGED: Final = 0.02
+"""In a trace of one process hardly a number of a launch comes twice."""
 _EPOCH_NS: Final = 10**18
 """A clock beyond this counts from 1970: no machine has been up for 30 years."""
 
@@ -53,7 +55,7 @@ def timelines_of(
     calls = columns.calls.taken()
     _by_start(calls)
     names = tuple(columns.names.place)
-    launch, known = _launches(work["correlation"], calls["correlation"], launching(names)[calls["name"]])
+    launch, known = _launches(work["correlation"], calls, launching(names)[calls["name"]], place)
     said = (*notes, *_damage(columns, place))
     devices = np.unique(work["device"]).tolist()
     overhead = columns.overhead.taken()
@@ -63,14 +65,9 @@ def timelines_of(
         Timeline(
             location=place,
             profiler="PyTorch profiler",
-            work=_work(work, launch, mine := _of_device(work["device"], device)),
+            work=_work(work, own, mine),
             names=names,
-            launches=Launches(
-                calls["start"][known],
-                calls["end"][known],
-                calls["name"][known],
-                calls["thread"][known],
-            ),
+            launches=launches,
             syncs=_some(calls, waiting(names)[calls["name"]]),
             host=Intervals(calls["start"], calls["end"]),
             overhead=Intervals(overhead["start"], overhead["end"]),
@@ -87,24 +84,40 @@ def timelines_of(
             distortions=distortions,
         )
         for device in devices
+        for mine in (_of_device(work["device"], device),)
+        for launches, own in (_launches_of(calls, known, launch, mine),)
     )
 
 
-def _launches(wanted: Int64, offered: Int64, launches: Bool) -> tuple[Int32, Int64]:
+def _launches_of(calls: Mapping[str, Any], known: Int64, launch: Int32, mine: Bool | slice) -> tuple[Launches, Int32]:
+    """The launches of a device's own work, and each work's row of them. What was launched on another is not this one's;
+    where there is one device, launches whose work was not seen are its own.
+    """
+    own = launch[mine]
+    if not isinstance(mine, slice):
+        rows, place = np.unique(own[own >= 0], return_inverse=True)
+        own[own >= 0] = place
+        known = known[rows]
+    return Launches(calls["start"][known], calls["end"][known], calls["name"][known], calls["thread"][known]), own
+
+
+def _launches(wanted: Int64, calls: Mapping[str, Any], launches: Bool, place: str) -> tuple[Int32, Int64]:
     """For each piece of work the row of its launch among the calls to keep, and which calls these are.
 
     Kept are calls that work refers to, and those that launch something, whether its work was seen or not. Where
-    several calls bear one number, the one that launches counts, else the first.
+    several calls bear one number, the one that launches counts, else the first. The number 0 stands for none.
     """
-    numbered = np.flatnonzero(offered >= 0)
+    offered = calls["correlation"]
+    numbered = np.flatnonzero(offered > 0)
     # Sorted by number; of one number launching calls come first, then earlier ones.
     order = numbered[np.lexsort((numbered, ~launches[numbered], offered[numbered]))]
+    _refuse_merged(calls, order[launches[order]], place)
     numbers, first = np.unique(offered[order], return_index=True)
     rows = order[first]
-    place = np.searchsorted(numbers, wanted)
-    place[place == len(numbers)] = 0
-    found = (wanted >= 0) & (numbers[place] == wanted) if len(numbers) else np.zeros(len(wanted), dtype=np.bool_)
-    call = np.where(found, rows[place] if len(rows) else 0, UNKNOWN)
+    at = np.searchsorted(numbers, wanted)
+    at[at == len(numbers)] = 0
+    found = (wanted > 0) & (numbers[at] == wanted) if len(numbers) else np.zeros(len(wanted), dtype=np.bool_)
+    call = np.where(found, rows[at] if len(rows) else 0, UNKNOWN)
     keep = launches.copy()
     keep[call[found]] = True
     kept = np.flatnonzero(keep)
@@ -113,6 +126,25 @@ def _launches(wanted: Int64, offered: Int64, launches: Bool) -> tuple[Int32, Int
     launch = np.full(len(wanted), UNKNOWN, dtype=np.int32)
     launch[found] = row[call[found]]
     return launch, kept
+
+
+def _refuse_merged(calls: Mapping[str, Any], order: Int64, place: str) -> None:
+    """Raise SourceError where launches of several processes bear the same numbers: nobody knows which work is whose.
+
+    ``order`` are the launching calls by number, then start. Within a process one launch has two calls at most, one of
+    them (the driver's) inside the other.
+    """
+    if len(order) < 2:
+        return
+    first, second = order[:-1], order[1:]
+    shared = calls["correlation"][first] == calls["correlation"][second]
+    shared &= (calls["thread"][first] != calls["thread"][second]) | (calls["start"][second] >= calls["end"][first])
+    if int(shared.sum()) > _MERGED * len(order):
+        raise SourceError(
+            f"{place} is several traces merged into one: their launches bear the same numbers, so that nobody can tell "
+            "which work belongs to which",
+            "name the traces of the ranks themselves, each a file of its own",
+        )
 
 
 def _by_start(table: dict[str, Any]) -> Int64 | None:
@@ -139,7 +171,7 @@ def _work(work: Mapping[str, Any], launch: Int32, mine: Bool | slice) -> Work:
         work["stream"][mine],
         work["kind"][mine].astype(np.uint8),
         work["name"][mine],
-        launch[mine],
+        launch,
         work["size"][mine],
     )
 
@@ -179,9 +211,9 @@ def _device_name(devices: Mapping[int, str], device: int) -> str | None:
 
 
 def _zero(header: Header, starts: Int64) -> int | None:
-    if header.zero_unix_ns:
-        return header.zero_unix_ns
-    return 0 if int(starts[0]) > _EPOCH_NS else None
+    if int(starts[-1]) > _EPOCH_NS:  # whatever the header calls the zero: older releases wrote it beside such times
+        return 0
+    return header.zero_unix_ns or None
 
 
 def _damage(columns: Columns, place: str) -> tuple[str, ...]:

@@ -36,6 +36,8 @@ _NEEDED: Final = frozenset({*_WORK, *_CALLS, *_ANNOTATIONS, "overhead"})
 
 _LARGEST: Final = 2**53
 """Microseconds: a larger number is no time."""
+_LONGEST: Final = 30 * 86_400e6
+"""Microseconds: nothing on a device lasts longer than 30 days."""
 
 _DTYPE_BYTES: Final = {
     "double": 8, "long": 8, "float": 4, "int": 4, "half": 2, "bfloat16": 2, "byte": 1, "char": 1, "bool": 1,
@@ -78,7 +80,7 @@ def parse_events(text: bytes) -> list[Event] | None:
     """The events of a text of whole ones, separated by commas; None where it is something else."""
     try:
         return _EVENTS.decode(b"[%b]" % text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
@@ -138,7 +140,7 @@ class EventReader:
         start = np.array([event.ts for event in events], dtype=np.float64)
         duration = np.array([event.dur for event in events], dtype=np.float64)
         # Comparisons are false for what is not a number, too.
-        usable: Bool = (np.abs(start) < _LARGEST) & (duration >= 0) & (duration < _LARGEST)
+        usable: Bool = (np.abs(start) < _LARGEST) & (duration >= 0) & (duration < _LONGEST)
         begin = np.rint(start[usable] * 1000).astype(np.int64)
         self.columns.coarse |= bool((begin > _LARGEST).any())
         return begin, begin + np.rint(duration[usable] * 1000).astype(np.int64), usable

@@ -36,13 +36,19 @@ class DeviceSteps:
 
 def device_steps(timeline: Timeline, holes: Union) -> DeviceSteps | None:
     """The steps of a timeline, without holes of its recording; None where nothing tells them apart."""
-    for steps, by in ((_detailed(timeline.steps), "step annotations"), (_plain(timeline.steps), "ProfilerStep ranges")):
+    kinds = (
+        (_detailed(timeline.steps), "step annotations"),
+        (_named(timeline.steps, "execute_new_"), "step annotations"),
+        (_named(timeline.steps, "ProfilerStep"), "ProfilerStep ranges"),
+    )
+    for steps, by in kinds:
         host, device = _outermost(steps, "host"), _outermost(steps, "device")
         found = _by_launches(timeline, host) if host else None
         if found is None and device:
             found = [(step.start, step.end, step) for step in device]
-        if found:
-            return _ordered(found, by, holes)
+        ordered = _ordered(found, by, holes) if found else None
+        if ordered is not None:
+            return ordered
     replays = _by_graphs(timeline)
     return _ordered(replays, "graph replays", holes) if len(replays) >= LEAST else None
 
@@ -52,8 +58,9 @@ def _detailed(steps: Sequence[Step]) -> list[Step]:
     return [step for step in steps if step.phase is not None]
 
 
-def _plain(steps: Sequence[Step]) -> list[Step]:
-    return [step for step in steps if step.name.startswith("ProfilerStep")]
+def _named(steps: Sequence[Step], prefix: str) -> list[Step]:
+    """Steps whose annotation tells no phase."""
+    return [step for step in steps if step.name.startswith(prefix)]
 
 
 def _outermost(steps: Sequence[Step], on: str) -> list[Step]:
@@ -107,8 +114,11 @@ def _by_graphs(timeline: Timeline) -> list[tuple[int, int, Step | None]]:
     return [(int(start), int(end), None) for start, end in zip(first, last, strict=True)]
 
 
-def _ordered(found: list[tuple[int, int, Step | None]], by: str, holes: Union) -> DeviceSteps:
-    found = sorted(((*_without(start, end, holes), step) for start, end, step in found), key=lambda one: one[:2])
+def _ordered(found: list[tuple[int, int, Step | None]], by: str, holes: Union) -> DeviceSteps | None:
+    parts = ((*_without(start, end, holes), step) for start, end, step in found)
+    found = sorted((part for part in parts if part[1] > part[0]), key=lambda one: one[:2])
+    if not found:
+        return None
     start = np.array([one[0] for one in found], dtype=np.int64)
     end = np.array([one[1] for one in found], dtype=np.int64)
     until = np.append(start[1:], np.maximum(end[-1:], start[-1:]))
@@ -116,7 +126,10 @@ def _ordered(found: list[tuple[int, int, Step | None]], by: str, holes: Union) -
     after = np.searchsorted(holes.start, end)
     for index in np.flatnonzero(after < len(holes.start)):
         until[index] = min(until[index], max(end[index], holes.start[after[index]]))
-    return DeviceSteps(start, np.minimum(end, until), until, tuple(one[2] for one in found), by)
+    # Of steps that start at one moment only the last one lasts.
+    lasting = np.flatnonzero(until > start)
+    told = tuple(found[index][2] for index in lasting)
+    return DeviceSteps(start[lasting], np.minimum(end, until)[lasting], until[lasting], told, by)
 
 
 def _without(start: int, end: int, holes: Union) -> tuple[int, int]:
