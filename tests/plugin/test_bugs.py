@@ -8,6 +8,7 @@ import pytest
 
 from pytest_llmroof.analysis.facts import Phase, WindowFacts
 from pytest_llmroof.analysis.gather import gather
+from pytest_llmroof.profiles.profile import Profile
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.telemetry.window import Window
 
@@ -15,10 +16,10 @@ PASSES = "decode.mbu >= 30%"
 
 
 def test_a_mistake_in_measuring_fails_the_gates_of_its_window(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(window: Window, deployment: Deployment, phase: Phase | None) -> WindowFacts:
+    def wrong(window: Window, deployment: Deployment, phase: Phase | None, profile: Profile | None) -> WindowFacts:
         if phase == "prefill":
             raise KeyError("nowhere")
-        return gather(window, deployment, phase)
+        return gather(window, deployment, phase, profile)
 
     file = project.gates(PASSES)
     file.write_text(file.read_text() + "  bad:\n    phase: prefill\n    telemetry: [before.prom, after.prom]\n"
