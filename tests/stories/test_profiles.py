@@ -438,3 +438,18 @@ def test_nothing_private_of_an_export_reaches_any_report(
     assert (name in [source["location"] for source in run.window["sources"]]) or run.window["unread"]
     if write in (private_trace, private_export) and not damaged:
         assert run.window["diagnosis"]["scenario"] == "C"
+
+
+def test_graphs_recorded_whole_leave_communication_open(pytester: pytest.Pytester, gate: Gate, pages: Pages) -> None:
+    pages()
+    write_nsys(pytester.path / "decode.sqlite", replayed(), opaque=True)
+    gates = "decode.mbu >= 75%, timeline.busy >= 90%, timeline.communication_exposed <= 5%"
+    run = gate(HEAD + "windows: {decode: {phase: decode, telemetry: [before.prom, after.prom, decode.sqlite], "
+               f"gates: [{gates}]}}}}\n")  # fmt: skip
+    assert run.verdicts == ["fail", "pass", "no data"]
+    assert "graph replays were recorded whole, without the kernels in them" in run.one_line
+    assert "--cuda-graph-trace=node" in run.one_line
+    diagnosis = run.window["diagnosis"]
+    assert "C" in diagnosis["candidates"]
+    assert diagnosis["confidence"] == "low"
+    assert evidence(run, "D", supports=False)[0] == "the GPU was idle 0 % of the step"
