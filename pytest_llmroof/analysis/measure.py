@@ -90,11 +90,19 @@ class Measurements(Mapping[str, Outcome]):
                 # Where no source here tells it, naming a GPU would not help.
                 blind = name in HARDWARE and self.facts.window.hardware is None
                 return hardware_metric(self.facts, name) if blind else _elsewhere(name) or lacking
-        measure_it = hardware_metric if name in HARDWARE else _of_both
-        measured = self._sound(name, metric, measure_it(self.facts, name))
+        measured = self._sound(name, metric, self._taken(name, metric))
         if not isinstance(measured, Measurement) or metric.needs != ("gpu", "model") or not self._alternatives:
             return measured
         return replace(measured, alternatives=self._with_other_assumptions(measured))
+
+    def _taken(self, name: str, metric: Metric) -> Outcome:
+        """The metric by whoever measures it, of inputs that are taken to be sound."""
+        if metric.measure is not None:
+            # Here, so that sessions without such metrics do not pay for them.
+            from pytest_llmroof.analysis.added import added_outcome
+
+            return added_outcome(self.facts, metric, self.__getitem__)
+        return hardware_metric(self.facts, name) if name in HARDWARE else _of_both(self.facts, name)
 
     def _profiled(self, name: str) -> Outcome | None:
         """What kernels that were profiled one by one tell of a metric; None where there are none.
@@ -103,7 +111,7 @@ class Measurements(Mapping[str, Outcome]):
         """
         profile = self.facts.profile
         if profile is None or profile.kernels is None:
-            return _refused_kernels(name, profile) if name != "hfu" else None
+            return _summed(name, profile) or _refused_kernels(name, profile) if name != "hfu" else None
         from pytest_llmroof.analysis.kernelmetrics import kernel_outcome
 
         outcome = kernel_outcome(profile.kernels, self.facts.deployment.accelerator, name)
@@ -235,6 +243,16 @@ def _elsewhere(name: str) -> NoData | None:
         return None
     key, reason = sources[_family(name)]
     return NoData(name, reason, remedy(key))
+
+
+def _summed(name: str, profile: Profile | None) -> Outcome | None:
+    """What sums of kernels tell of a metric; None where there are none, or they do not tell it."""
+    if profile is None or not profile.summaries:
+        return None
+    from pytest_llmroof.analysis.kernelsums import summed_share
+
+    found = (summed_share(summary, name) for summary in profile.summaries)
+    return next((outcome for outcome in found if outcome is not None), None)
 
 
 def _refused_kernels(name: str, profile: Profile | None) -> NoData | None:

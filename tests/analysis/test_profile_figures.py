@@ -15,7 +15,7 @@ from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.observing import observe
 from pytest_llmroof.profiles.figures import Shares, StepFigures, TimelineFigures
-from pytest_llmroof.profiles.nsys_stats import StatsSummary
+from pytest_llmroof.profiles.nsys_stats import StatsSummary, Summed
 from pytest_llmroof.profiles.profile import Profile
 
 STEP = 0.0262
@@ -123,6 +123,22 @@ def test_sums_of_kernels_hold_no_time() -> None:
     summary = StatsSummary("sums.csv", "cuda_gpu_kern_sum", (), "sums of kernels, not when they ran")
     outcome = no_data(profiled(summaries=(summary,)), "timeline.busy")
     assert outcome.reason == "sums.csv (cuda_gpu_kern_sum) holds sums of kernels, not when they ran"
+
+
+def test_sums_of_kernels_tell_which_took_their_time() -> None:
+    rows = (Summed("nvjet_gemm", 30, 0.6), Summed("flash_fwd", 10, 0.3), Summed("rms_norm", 10, 0.1))
+    summary = StatsSummary("sums.csv", "cuda_gpu_kern_sum", rows, "sums of kernels, not when they ran")
+    share = measured(profiled(summaries=(summary,)), "kernels(gemm).time_share")
+    assert (share.value, share.low, share.high, share.samples) == pytest.approx((0.6, 0.6, 0.6, 30))
+    assert "matches: the longest are nvjet_gemm" in no_data(
+        profiled(summaries=(summary,)), "kernels(moe).time_share"
+    ).reason
+    cut = replace(summary, distortions=("its rows add up to 80 % only: others are missing",))
+    share = measured(profiled(summaries=(cut,)), "kernels(gemm).time_share")
+    assert (share.low, share.high) == (0, 1)
+    calls = replace(summary, report="cuda_api_sum")
+    assert "would tell" in no_data(profiled(summaries=(calls,)), "kernels(gemm).time_share").reason
+    assert "would tell" in no_data(profiled(summaries=(summary,)), "kernels(gemm).mfu").reason
 
 
 def test_fractions_of_the_profiles_step_are_applied_to_the_windows() -> None:
