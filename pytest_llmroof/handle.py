@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
 
+from pytest_llmroof.additions import install
 from pytest_llmroof.analysis.attribution import Attribution
 from pytest_llmroof.analysis.diagnosis import Diagnosis
 from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData, Outcome
@@ -114,6 +115,7 @@ class WindowHandle(Mapping[str, Measurement]):
         GateBreach, an AssertionError that lists every breach.
         """
         __tracebackhide__ = True
+        or_fail(lambda: install(self._config))
         gates = tuple(or_fail(lambda: parsed(expressions, "check()", **keywords)))
         window = self._judged(gates)
         key = f"{self.spec.id}#{_process(self._config)}{len(outbox(self._config).sent)}"
@@ -174,6 +176,7 @@ class WindowHandle(Mapping[str, Measurement]):
 
     def _outcome(self, metric: str) -> Outcome:
         __tracebackhide__ = True
+        or_fail(lambda: install(self._config))
         if "(" not in metric:
             # A wrong name is a mistake in the test, with the nearest right one; never "not measured".
             _without_traceback(lambda: find_metric(metric))

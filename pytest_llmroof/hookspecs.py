@@ -6,9 +6,12 @@ Where pytest-llmroof may be absent or switched off, write ``@pytest.hookimpl(opt
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from pytest_llmroof.extend import Metric
 
 
 @pytest.hookspec
@@ -57,6 +60,27 @@ def pytest_llmroof_readers(config: pytest.Config) -> Mapping[str, Mapping[str, o
                     "cannot": [{"metrics": ["queue"], "reason": "the lab engine has no queue"}],
                 }
             }
+    """
+    raise NotImplementedError
+
+
+@pytest.hookspec
+def pytest_llmroof_metrics(config: pytest.Config) -> Mapping[str, Metric]:
+    """Metrics beside the package's own: a name, and unit, meaning and function of it.
+
+    The function gets a ``WindowView`` and gives a ``Value``, or ``NoData`` with a reason and a remedy; the four stand
+    in ``pytest_llmroof.extend``. Such a metric is gated, listed and reported like any other, ``per: replica`` included.
+    A name begins with a word of the plugin's own. What the function raises is no data of its gates::
+
+        def tokens_per_request(window):
+            finished = window.counters.get("requests_finished")
+            if not finished or "generation_tokens" not in window.counters:
+                return NoData("no request finished in this window", "widen the window")
+            return Value(window.counters["generation_tokens"] / finished, method="generated tokens over requests")
+
+
+        def pytest_llmroof_metrics(config):
+            return {"lab.tokens_per_request": Metric("tokens", "generated tokens of a request", tokens_per_request)}
     """
     raise NotImplementedError
 

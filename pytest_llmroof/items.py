@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_llmroof.additions import install
 from pytest_llmroof.breach import GateBreach, representation
 from pytest_llmroof.bugs import bug_representation, is_bug
 from pytest_llmroof.errors import ConfigError, ConfigErrors
@@ -29,6 +30,7 @@ class GateFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Collector]:
         """A collector per window. Every wrong name or value of the file is found here; nothing is measured."""
+        install(self.config)
         specs = load_gate_file(self.path, self.config.rootpath, partial(completed, self.config))
         self.add_marker("llmroof")
         for spec in _all_completed(self.config, specs):
@@ -135,6 +137,7 @@ def mark_live(node: pytest.Collector, spec: WindowSpec) -> None:
 
 def command_line_spec(config: pytest.Config) -> WindowSpec:
     """The window ``cli``. ConfigError where an expression or option is wrong."""
+    install(config)
     options = settings(config)
     given = options.command_line
     keys: dict[str, object] = {"gates": list(options.gates)} if options.gates else {}

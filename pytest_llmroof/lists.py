@@ -59,8 +59,10 @@ def _models(config: pytest.Config) -> Iterator[str]:
 
 
 def _metrics(config: pytest.Config) -> Iterator[str]:
+    from pytest_llmroof.additions import install
     from pytest_llmroof.analysis.metrics import METRICS
 
+    install(config)
     rows = [["metric", "unit", "needs", "meaning"]]
     for metric in METRICS.values():
         name = f"{metric.name}.STAT" if metric.statistics else metric.name

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_llmroof.additions import install
 from pytest_llmroof.asked import frames
 from pytest_llmroof.errors import ConfigError, ConfigErrors
 from pytest_llmroof.gates.assessment import Assessment
@@ -29,6 +30,7 @@ _GATE_KEYWORDS: Final = ("severity", "id", "why", "labels")
 
 def marked_spec(item: pytest.Item) -> WindowSpec:
     """The window that a test's marks describe, with its gates. ConfigError where they do not hold."""
+    install(item.config)
     return spec_of(item.config, marked_keys(item), gates_of(item.iter_markers("llmroof_gate")), item)
 
 

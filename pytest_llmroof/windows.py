@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pytest
 
+from pytest_llmroof.additions import install
 from pytest_llmroof.asked import asks
 from pytest_llmroof.assess import assess, phase_of
 from pytest_llmroof.baseline.matching import Baselines
@@ -139,6 +140,7 @@ def completed(config: pytest.Config, spec: WindowSpec) -> WindowSpec:
 
     ConfigError where a name or value is wrong: nothing was measured yet.
     """
+    install(config)
     level = levels(config)
     spec = _filled(_overridden(_with_telemetry(spec, level), level.command_line), level.ini)
     if isinstance(spec.gpu, str) and spec.gpu in level.accelerators:

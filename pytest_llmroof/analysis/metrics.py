@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from pytest_llmroof.errors import ConfigError
+from pytest_llmroof.extend import NoData, Value, WindowView
 from pytest_llmroof.near import did_you_mean
 from pytest_llmroof.units import Unit
 
@@ -22,7 +24,10 @@ time, ``window`` that of its load where a benchmark is all of that."""
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric: ``needs`` names what must be known beside telemetry, ``family`` whose time it measures."""
+    """One metric: ``needs`` names what must be known beside telemetry, ``family`` whose time it measures.
+
+    ``measure`` and ``plugin`` are those of a metric that another plugin adds: its function, and who gave it.
+    """
 
     name: str
     unit: Unit
@@ -31,6 +36,8 @@ class Metric:
     needs: tuple[Need, ...] = ()
     statistics: tuple[str, ...] = ()
     parametrised: bool = False
+    measure: Callable[[WindowView], Value | NoData] | None = field(default=None, repr=False)
+    plugin: str = ""
 
 
 _BOTH: Final[tuple[Need, ...]] = ("gpu", "model")
@@ -93,7 +100,22 @@ def _metrics() -> list[Metric]:
     ]  # fmt: skip
 
 
+#: Every metric by name. Those of other plugins stand behind the package's own, for as long as their session lasts.
 METRICS: Final[dict[str, Metric]] = {metric.name: metric for metric in _metrics()}
+#: First parts of names that are the package's.
+PACKAGED: Final = frozenset(name.partition(".")[0] for name in METRICS)
+
+
+def added_metrics() -> dict[str, Metric]:
+    """The metrics of other plugins that are known now."""
+    return {name: metric for name, metric in METRICS.items() if metric.measure is not None}
+
+
+def set_added(metrics: Mapping[str, Metric]) -> None:
+    """Know these metrics of other plugins, and no others. Whoever keeps what expressions mean must forget it."""
+    for name in added_metrics():
+        del METRICS[name]
+    METRICS.update(metrics)
 
 #: ``goodput(ttft<=2s)`` and ``kernels(PATTERN).mfu``.
 _PARAMETRISED: Final = re.compile(r"(\w+)\(.*\)(\.\w+)?", re.DOTALL)

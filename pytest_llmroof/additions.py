@@ -1,0 +1,118 @@
+"""What other plugins and conftest files add through hooks, checked and put in place before the first gate is read."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import pytest
+
+from pytest_llmroof import extend
+from pytest_llmroof.analysis.metrics import PACKAGED, Metric, set_added
+from pytest_llmroof.errors import ConfigError
+from pytest_llmroof.gates.grammar import parse_expression
+from pytest_llmroof.near import did_you_mean
+from pytest_llmroof.units import UNITS, Unit
+
+_METRICS: Final = "pytest_llmroof_metrics"
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+")
+_UNIT: Final[Mapping[str, Unit]] = {unit: unit for unit in get_args(Unit)}
+#: How many implementations of the hook were asked; conftest files of folders come later than plugins.
+_ASKED: Final = pytest.StashKey[int]()
+
+
+def install(config: pytest.Config) -> None:
+    """Know the metrics of other plugins until the session ends. ConfigError where one is wrong; names the plugin."""
+    asked = len(getattr(config.hook, _METRICS).get_hookimpls())
+    known = config.stash.get(_ASKED, None)
+    if asked == (known or 0):
+        return
+    found: dict[str, Metric] = {}
+    for plugin, given in implementations(config, _METRICS):
+        for name, metric in _metrics_of(plugin, given).items():
+            if name in found:
+                both = f"{found[name].plugin} and {plugin}"
+                raise ConfigError(f"{_METRICS}: {both} both add a metric {name!r}: rename one")
+            found[name] = metric
+    _know(found)
+    if known is None:
+        config.add_cleanup(lambda: _know({}))
+    config.stash[_ASKED] = asked
+
+
+def implementations(config: pytest.Config, hook: str) -> Iterator[tuple[str, Any]]:
+    """What each implementation of a hook gives, with the plugin that did. ConfigError where it raises."""
+    manager = config.pluginmanager
+    plugins = list(dict.fromkeys(each.plugin for each in getattr(config.hook, hook).get_hookimpls()))
+    for plugin in plugins:
+        name = _called(config, manager.get_name(plugin) or repr(plugin))
+        alone = manager.subset_hook_caller(hook, [other for other in plugins if other is not plugin])
+        try:
+            results = alone(config=config)
+        except Exception as error:
+            raise ConfigError(f"{hook}: {name} raised {_said(error)}") from None
+        for given in results:
+            yield name, given
+
+
+def _know(metrics: Mapping[str, Metric]) -> None:
+    set_added(metrics)
+    parse_expression.cache_clear()
+
+
+def _called(config: pytest.Config, name: str) -> str:
+    """A plugin as messages name it: the path of a conftest file from the root."""
+    path = Path(name)
+    return path.relative_to(config.rootpath).as_posix() if path.is_relative_to(config.rootpath) else path.name
+
+
+def _said(error: Exception) -> str:
+    """Type, first line and line number of an error; the plugin is named beside it."""
+    lines = [str(frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    message = (str(error).splitlines() or [""])[0][:200]
+    return f"{type(error).__name__}{': ' if message else ''}{message} (line {lines[-1]})"
+
+
+def _metrics_of(plugin: str, given: object) -> dict[str, Metric]:
+    where = f"{_METRICS}: {plugin}"
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{where} gave {type(given).__name__}: expected a mapping of names to Metric")
+    return {str(name): _metric(f"{where}: {name!r}", plugin, name, metric) for name, metric in given.items()}
+
+
+def _metric(where: str, plugin: str, name: object, metric: object) -> Metric:
+    """One metric of a plugin, as gates know it."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ConfigError(f"{where}: a name is words in lower case joined by dots, like 'lab.joules_per_token'")
+    head = name.partition(".")[0]
+    if head in PACKAGED:
+        own = f"names that begin with {head!r} are pytest-llmroof's own"
+        raise ConfigError(f"{where}: {own}: begin with a word of your plugin's")
+    if not isinstance(metric, extend.Metric):
+        raise ConfigError(f"{where}: expected a Metric of pytest_llmroof.extend, not {type(metric).__name__}")
+    unit = _UNIT.get(str(metric.unit))
+    if unit is None:
+        hint = did_you_mean(str(metric.unit), UNITS)
+        raise ConfigError(f"{where}: unknown unit {metric.unit!r}{hint}: one of {', '.join(UNITS)}")
+    if not (isinstance(metric.meaning, str) and metric.meaning.strip() and metric.meaning.isprintable()):
+        raise ConfigError(f"{where}: meaning: expected a phrase that says what the figure is, not {metric.meaning!r}")
+    if not callable(metric.measure):
+        raise ConfigError(f"{where}: measure: expected a function of a WindowView, not {type(metric.measure).__name__}")
+    families, needs = get_args(extend.Family), get_args(extend.Need)
+    if metric.family not in families:
+        raise ConfigError(f"{where}: family: expected one of {', '.join(families)}, not {metric.family!r}")
+    asked: object = metric.needs
+    if not isinstance(asked, tuple | list) or any(need not in needs for need in asked):
+        raise ConfigError(f"{where}: needs: expected a tuple of {', '.join(needs)}, not {metric.needs!r}")
+    return Metric(
+        name=name,
+        unit=unit,
+        meaning=metric.meaning,
+        family=metric.family,
+        needs=tuple(need for need in needs if need in asked),
+        measure=metric.measure,
+        plugin=plugin,
+    )
