@@ -111,7 +111,7 @@ def kineto_header(schedule: Schedule) -> dict[str, Any]:
 def write_kineto(schedule: Schedule, path: Path) -> Path:
     """The trace of a schedule; packed where the name ends in ``.gz``."""
     text = json.dumps({**kineto_header(schedule), "traceEvents": kineto_events(schedule)})
-    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    path.write_bytes(gzip.compress(text.encode(), mtime=0) if path.suffix == ".gz" else text.encode())
     return path
 
 
