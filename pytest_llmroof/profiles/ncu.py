@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
@@ -22,6 +23,8 @@ _SCOPES: Final[Mapping[str, Scope]] = {"graph": "graph", "range": "range"}
 _LONGEST_NAME: Final = 4096
 #: Notes of one kind that a table keeps: of a thousand launches they say the same.
 _MOST_NOTES: Final = 8
+#: What the tool writes of a counter without a value.
+_NOT_AVAILABLE: Final = frozenset({"", "n/a", "nan", "inf", "none"})
 
 
 def read_ncu(path: Path, location: str | None = None) -> KernelTable:
@@ -113,6 +116,8 @@ class _Figures:
             self._note(f"{where}: {key[1]} has several values for one launch, and none was taken")
             return None
         if not is_number(cell.text):
+            if cell.text.strip().lower().lstrip("+-") not in _NOT_AVAILABLE:
+                self._note(f"{where}: {key[1]} is {_cleaned(cell.text, 40)!r}, which is no number; it was left out")
             return None
         factor = factor_of(cell.unit, kind)
         if factor is None:
@@ -133,7 +138,7 @@ class _Figures:
                 f"{where}: {key[1]} is negative ({_cleaned(cell.text, 40)}), which no counter is; it was left out"
             )
             return None
-        return None if number is None else number * factor
+        return None if number is None or not math.isfinite(number * factor) else number * factor
 
     def _note(self, text: str) -> None:
         if len(self.notes) < _MOST_NOTES:

@@ -21,6 +21,8 @@ from pytest_llmroof.profiles.packed import Packed
 _HEAD_UNIT: Final = re.compile(r"(\w+__[\w.]+) [\[(]([^\])]*)[\])]")
 _TOOLS: Final = ("==", "ncu ", "Profiling ")
 _LONGEST_HEAD: Final = 1 << 20
+_LARGEST: Final = 512 << 20
+"""Bytes of a table, unpacked: tens of thousands of launches with every counter."""
 #: Units in which sums are whole numbers: a separator in them is one of thousands.
 _WHOLE: Final = ("ns", "nsecond", "byte", "inst", "cycle", "sector", "block", "thread", "request", "warp")
 _MOST_RULES: Final = 64
@@ -77,7 +79,7 @@ def again() -> str:
 def read_rows(path: Path, place: str, wanted: Wanted) -> Rows:
     """The launches of a file. SourceError, with the line, where it is damaged or holds none."""
     packed = Packed(path)
-    text = _decoded(b"".join(packed.pieces()), place)
+    text = _decoded(_bounded(packed, place), place)
     if packed.unfinished:
         raise SourceError(f"{place}: the gzip data end too early: launches are missing", again())
     begin, number, head = _head(text, place)
@@ -85,6 +87,18 @@ def read_rows(path: Path, place: str, wanted: Wanted) -> Rows:
     reader.read(csv.reader(_lines(text, begin)), number, _complete(text))
     notes = [note.replace(packed.name, place, 1) for note in packed.notes]
     return Rows(reader.launches(), reader.sign(), notes + reader.notes)
+
+
+def _bounded(packed: Packed, place: str) -> bytes:
+    """The content. SourceError where it is longer than any export: a small packed file can hold very much."""
+    content = bytearray()
+    for piece in packed.pieces():
+        content += piece
+        if len(content) > _LARGEST:
+            raise SourceError(
+                f"{place} holds more than {_LARGEST >> 20} MiB", "profile fewer launches: --launch-count 200"
+            )
+    return bytes(content)
 
 
 def _decoded(content: bytes, place: str) -> str:
@@ -114,7 +128,10 @@ def _head(text: str, place: str) -> tuple[int, int, list[str]]:
     begin = 0
     for number, line in enumerate(_lines(text, 0), start=1):
         if "Kernel Name" in line and line.startswith(('"ID"', "ID,")) and len(line) < _LONGEST_HEAD:
-            cells = [cell.strip() for cell in next(csv.reader([line]))]
+            try:
+                cells = [cell.strip() for cell in next(csv.reader([line]))]
+            except csv.Error as error:
+                raise SourceError(f"{place}:{number}: the table is damaged ({error})", again()) from None
             if {"ID", "Kernel Name"} <= set(cells):
                 return begin, number, cells
         begin += len(line)
@@ -160,7 +177,7 @@ class _Reader:
 
     def read(self, rows: Iterator[list[str]], first_line: int, complete: bool) -> None:
         """All rows from the head on; the last one may be cut off."""
-        line, held = first_line, next(rows)
+        line, held = first_line, self._head  # a second head says nothing
         try:
             for row in rows:
                 self._row(line, held)
@@ -178,7 +195,7 @@ class _Reader:
         if not _is_launch(row):
             self._beside(row)
             return
-        if len(row) < self._least:
+        if len(row) < self._least or any(row[len(self._head) :]):
             raise SourceError(
                 f"{self.place}:{line}: a row of {len(row)} cells, where the head has {len(self._head)}: the table is "
                 "damaged",

@@ -28,6 +28,8 @@ _LONGEST_VALUE: Final = 64 << 20
 _LONGEST_NAME: Final = 8192
 _LEAST_ROW_BYTES: Final = 4
 _LATEST: Final = 1 << 62
+_LONGEST_NS: Final = 30 * 86_400 * 10**9
+"""Nothing lasts longer than 30 days."""
 _AT_ONCE: Final = 500
 _CODE: Final = {"read": sqlite3.SQLITE_READ, "select": sqlite3.SQLITE_SELECT, "function": sqlite3.SQLITE_FUNCTION}
 _FUNCTIONS: Final = frozenset({"coalesce", "typeof", "substr", "like", "count", "length"})
@@ -70,14 +72,23 @@ class Database:
                     f"{place} is not finished: {beside.name} beside it holds changes that are not in it yet",
                     "wait until nsys export has ended, or export it again",
                 )
-        self._longest = max(path.stat().st_size // _LEAST_ROW_BYTES, 1)
+        size = path.stat().st_size
+        self._longest = max(size // _LEAST_ROW_BYTES, 1)
         with self._words():
             self._connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
             try:
+                self._check_size(size)
                 self._prepare()
             except BaseException:
                 self._connection.close()
                 raise
+
+    def _check_size(self, size: int) -> None:
+        """Refuse a file whose last page is cut off: SQLite reads zeros in its place."""
+        ((pages,),) = self._connection.execute("PRAGMA page_count")
+        ((page,),) = self._connection.execute("PRAGMA page_size")
+        if pages * page > size:
+            raise self.damaged(f"it has {size} bytes of {pages * page}: it is cut off")
 
     def _prepare(self) -> None:
         database = self._connection
@@ -187,7 +198,7 @@ def timed(start: str = "start", end: str = "end") -> str:
     """The condition that a row has usable times."""
     return (
         f'typeof("{start}") = \'integer\' AND typeof("{end}") = \'integer\' AND "{end}" >= "{start}" '
-        f'AND "{start}" > {-_LATEST} AND "{end}" < {_LATEST}'
+        f'AND "{start}" > {-_LATEST} AND "{end}" < {_LATEST} AND "{end}" - "{start}" < {_LONGEST_NS}'
     )
 
 
@@ -198,4 +209,6 @@ def whole(expression: str) -> str:
 
 def usable(start: Int64, end: Int64) -> bool:
     """Whether all times are ones."""
-    return bool(((end >= start) & (start > -_LATEST) & (end < _LATEST)).all())
+    if not bool(((end >= start) & (start > -_LATEST) & (end < _LATEST)).all()):
+        return False
+    return not len(start) or int((end - start).max()) < _LONGEST_NS

@@ -29,6 +29,7 @@ from pytest_llmroof.profiles.timeline import (
 
 _DEVICE: Final = re.compile(r"(.*\S)\s*\((\d{1,9})\)")
 _COARSE_NS: Final = 100
+_LONGEST_NS: Final = 30 * 86_400 * 10**9
 _REPLAYS: Final = "graph replays that were recorded whole are not in such a table, and would seem idle"
 _COPIES: Final = "copies are not in such a table, and seem idle"
 _SIZES: Final = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
@@ -104,7 +105,7 @@ def kernel_trace(table: Table) -> tuple[Timeline, ...]:
 
 def _interval(table: Table, row: tuple[int, list[str]], start: str, duration: str) -> tuple[int, int]:
     begin, lasts = table.nanoseconds(row, start), table.nanoseconds(row, duration)
-    if begin is None or lasts is None or lasts < 0:
+    if begin is None or lasts is None or not 0 <= lasts < _LONGEST_NS:
         raise SourceError(f"{table.place}:{row[0]}: a piece of GPU work without a time", AGAIN)
     return begin, begin + lasts
 
