@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -15,21 +15,32 @@ from pytest_llmroof.analysis.metrics import PACKAGED, Metric, set_added
 from pytest_llmroof.errors import ConfigError
 from pytest_llmroof.gates.grammar import parse_expression
 from pytest_llmroof.near import did_you_mean
+from pytest_llmroof.resolve.modelfile import forget_models
+from pytest_llmroof.roofline.models.added import AddedArchitecture, architecture_from_entry, set_architectures
 from pytest_llmroof.units import UNITS, Unit
 
 _METRICS: Final = "pytest_llmroof_metrics"
+_ARCHITECTURES: Final = "pytest_llmroof_architectures"
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+")
 _UNIT: Final[Mapping[str, Unit]] = {unit: unit for unit in get_args(Unit)}
-#: How many implementations of the hook were asked; conftest files of folders come later than plugins.
-_ASKED: Final = pytest.StashKey[int]()
+#: How many implementations of each hook were asked; conftest files of folders come later than plugins.
+_ASKED: Final = pytest.StashKey[dict[str, int]]()
 
 
 def install(config: pytest.Config) -> None:
-    """Know the metrics of other plugins until the session ends. ConfigError where one is wrong; names the plugin."""
-    asked = len(getattr(config.hook, _METRICS).get_hookimpls())
-    known = config.stash.get(_ASKED, None)
-    if asked == (known or 0):
-        return
+    """Know what other plugins add until the session ends. ConfigError where it is wrong; names the plugin."""
+    asked = config.stash.get(_ASKED, None)
+    if asked is None:
+        asked = config.stash[_ASKED] = dict.fromkeys(_ADD, 0)
+        config.add_cleanup(_forget)
+    for hook, add in _ADD.items():
+        count = len(getattr(config.hook, hook).get_hookimpls())
+        if count != asked[hook]:
+            add(config)
+            asked[hook] = count
+
+
+def _add_metrics(config: pytest.Config) -> None:
     found: dict[str, Metric] = {}
     for plugin, given in implementations(config, _METRICS):
         for name, metric in _metrics_of(plugin, given).items():
@@ -38,9 +49,31 @@ def install(config: pytest.Config) -> None:
                 raise ConfigError(f"{_METRICS}: {both} both add a metric {name!r}: rename one")
             found[name] = metric
     _know(found)
-    if known is None:
-        config.add_cleanup(lambda: _know({}))
-    config.stash[_ASKED] = asked
+
+
+def _add_architectures(config: pytest.Config) -> None:
+    found: dict[str, AddedArchitecture] = {}
+    for plugin, given in implementations(config, _ARCHITECTURES):
+        where = f"{_ARCHITECTURES}: {plugin}"
+        if not isinstance(given, Mapping):
+            raise ConfigError(f"{where} gave {type(given).__name__}: expected a mapping of model types to entries")
+        for kind, entry in given.items():
+            if kind in found:
+                both = f"{found[kind].plugin} and {plugin}"
+                raise ConfigError(f"{_ARCHITECTURES}: {both} both add the model type {kind!r}: leave one of them out")
+            try:
+                found[str(kind)] = architecture_from_entry(entry, plugin)
+            except ConfigError as error:
+                raise ConfigError(f"{where}: {kind!r}: {error.problem}") from None
+    set_architectures(found)
+    forget_models()
+
+
+def _forget() -> None:
+    """Leave the process as it was found: another session may follow in it."""
+    _know({})
+    set_architectures({})
+    forget_models()
 
 
 def implementations(config: pytest.Config, hook: str) -> Iterator[tuple[str, Any]]:
@@ -116,3 +149,8 @@ def _metric(where: str, plugin: str, name: object, metric: object) -> Metric:
         measure=metric.measure,
         plugin=plugin,
     )
+
+
+_ADD: Final[Mapping[str, Callable[[pytest.Config], None]]] = {
+    _METRICS: _add_metrics, _ARCHITECTURES: _add_architectures,
+}  # fmt: skip

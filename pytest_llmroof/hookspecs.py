@@ -86,6 +86,24 @@ def pytest_llmroof_metrics(config: pytest.Config) -> Mapping[str, Metric]:
 
 
 @pytest.hookspec
+def pytest_llmroof_architectures(config: pytest.Config) -> Mapping[str, Mapping[str, object]]:
+    """Provisional. Architectures beside the packaged ones: the ``model_type`` of a config.json, and how it is built.
+
+    ``like`` names the ``model_type`` of a packaged family that has its layers. ``defaults`` are what its class takes
+    for keys that a file leaves out, ``names`` other names of keys; both go before the family's own. Where that is not
+    enough, ``keys`` is a function that makes the family's keys of the file's. Models of the catalogue stay what they
+    are::
+
+        def pytest_llmroof_architectures(config):
+            return {
+                "lab_llm": {"like": "llama", "defaults": {"vocab_size": 64000}, "names": {"hidden_size": ["width"]}},
+                "lab_moe": {"like": "mixtral", "keys": lambda file: {**file, **file["experts"]}},
+            }
+    """
+    raise NotImplementedError
+
+
+@pytest.hookspec
 def pytest_llmroof_report(config: pytest.Config, report: dict[str, Any]) -> None:
     """Provisional. The finished report document, before it is written; called once, also where no file was asked for.
 

@@ -121,6 +121,11 @@ def _read(
         return ConfigError(f"not a config.json: it is not UTF-8 text; {_NAME_INSTEAD}", Position(shown))
 
 
+def forget_models() -> None:
+    """Read files again: what they are depends on what other plugins say of their model types."""
+    _read.cache_clear()
+
+
 def _object(text: str, shown: str) -> dict[str, Any]:
     # Python's reader takes the Infinity and NaN that some published files hold.
     try:

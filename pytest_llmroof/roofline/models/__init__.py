@@ -91,7 +91,7 @@ def _from_catalogue(key: str) -> Architecture:
 def _build(
     config: Mapping[str, object], name: str, title: str, *, catalogue: bool, architecture: str | None = None
 ) -> Architecture:
-    text = text_model(config, architecture)
+    text = text_model(config, architecture, catalogue=catalogue)
     shape, block = layers_of(text.family, text.config)
     return Architecture(
         name=name,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pytest_llmroof.data import load
 from pytest_llmroof.errors import UnknownModelError
 from pytest_llmroof.near import did_you_mean
+from pytest_llmroof.roofline.models.added import AddedArchitecture, added_architecture
 from pytest_llmroof.roofline.models.families import FAMILIES, PLAIN_DECODER, Family
 from pytest_llmroof.roofline.models.reading import Config, ConfigKeyError
 
@@ -34,8 +35,10 @@ class TextModel:
     defaulted: tuple[str, ...] = ()
 
 
-def text_model(config: Mapping[str, object], architecture: str | None = None) -> TextModel:
-    """The text model of a config.
+def text_model(
+    config: Mapping[str, object], architecture: str | None = None, *, catalogue: bool = False
+) -> TextModel:
+    """The text model of a config; one of the ``catalogue`` is what it is, whatever other plugins add.
 
     ConfigError (with the key) where it is no model's config; UnknownModelError where the architecture is not
     understood, unless ``architecture`` is "decoder" and the keys are a plain decoder's. What is understood is read as
@@ -44,6 +47,9 @@ def text_model(config: Mapping[str, object], architecture: str | None = None) ->
     data = load("architectures.yaml")
     kind, values = _kind_and_keys(config, data)
     left_out = _left_out({**config, **values}, data)
+    added = None if catalogue else added_architecture(kind)
+    if added is not None:
+        values, kind = added.keys_of(kind, values), added.like
     family = FAMILIES.get(kind)
     if family is None:
         if architecture != DECODER:
@@ -58,7 +64,10 @@ def text_model(config: Mapping[str, object], architecture: str | None = None) ->
     defaults = data["defaults"][kind]
     if isinstance(defaults, str):
         defaults = data["defaults"][defaults]
-    keys = Config(values, defaults, data["names"].get(kind, {}))
+    names = data["names"].get(kind, {})
+    if added is not None:
+        defaults, names = {**defaults, **added.defaults}, _with_names(names, added)
+    keys = Config(values, defaults, names)
     defaulted = tuple(key for key in _SIZES if keys.given(key) is None and defaults.get(key) is not None)
     return TextModel(family, keys, left_out, defaulted)
 
@@ -76,6 +85,11 @@ def _kind_and_keys(config: Mapping[str, object], data: Mapping[str, Any]) -> tup
     kind = kind if isinstance(kind, str) else texts.get(outer, outer)
     beside = {key: config[key] for key in _OUTER if config.get(key) is not None and inner.get(key) is None}
     return texts.get(kind, kind), {**data["outer_defaults"].get(outer, {}), **inner, **beside}
+
+
+def _with_names(names: Mapping[str, Sequence[str]], added: AddedArchitecture) -> Mapping[str, Sequence[str]]:
+    """A family's other names of its keys, with those that another plugin adds before them."""
+    return {key: (*added.names.get(key, ()), *names.get(key, ())) for key in {**names, **added.names}}
 
 
 def _left_out(config: Mapping[str, object], data: Mapping[str, Any]) -> tuple[str, ...]:
