@@ -51,9 +51,7 @@ def gates(tmp_path: Path) -> Path:
     return path
 
 
-def test_limits_move_and_nothing_else_does(
-    gates: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_limits_move_and_nothing_else_does(gates: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     reports = [f"--from={report(tmp_path / 'a.json')}", f"--from={report(tmp_path / 'b.json', slower=1.02)}"]
     assert main(["init", *reports, f"--ratchet={gates}"]) == 0
     text, said = capsys.readouterr()

@@ -103,9 +103,7 @@ def test_what_cannot_be_done_is_said(
         ('{"schema": "llmroof.report/1", "windows": ' + "9" * 5000 + "}", "a number of 5000 digits"),
     ],
 )
-def test_what_is_no_report_is_refused(
-    tmp_path: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_no_report_is_refused(tmp_path: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
     assert command.main(["render", str(path), f"--md={tmp_path / 'out.md'}"]) == 2

@@ -198,7 +198,9 @@ def test_distances_follow_from_what_is_printed(value: float, limit: float, unit:
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
     [
-        (0.75, "fraction", "75 %"), (0.9999, "fraction", "99.99 %"), (0.05, "seconds", "50 ms"),
+        (0.75, "fraction", "75 %"),
+        (0.9999, "fraction", "99.99 %"),
+        (0.05, "seconds", "50 ms"),
         (12_345.0, "tokens/s", "12 345 tok/s"),
     ],
 )

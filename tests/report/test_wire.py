@@ -99,10 +99,7 @@ def test_secrets_and_foreign_paths_reach_neither_document_nor_text() -> None:
     headers = {"Authorization": f"Bearer {secret}"}
     source = TelemetrySource("url", "https://host/metrics", options={"url": url, "headers": headers})
     folder = TelemetrySource("path", "rec/night1", Path("/home/someone/rec/night1"))
-    reason = (
-        f"401 at {url} with Bearer {secret}; "
-        "/home/someone/rec/night1/a.prom:3: not a sample; \x1b[2J"
-    )
+    reason = f"401 at {url} with Bearer {secret}; /home/someone/rec/night1/a.prom:3: not a sample; \x1b[2J"
     missing = made.verdict(made.gate(), made.no_data(reason=reason), "no data")
     assessment = made.assessment(missing, spec=made.spec(telemetry=(source, folder)), failure=reason, facts=None)
     document = window_document(assessment)
