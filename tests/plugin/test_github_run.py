@@ -42,7 +42,8 @@ def test_the_annotation_stands_at_the_gates_line(project: Any, summary: Path) ->
     line = next(number for number, text in enumerate(file.read_text().splitlines(), 1) if "REL-7" in text)
     result = project.run("--llmroof-report=r.json", "-q")
     (command,) = annotated(result)
-    assert command.startswith(f"::error file=llmroof.yaml,line={line},title=REL-7 decode.mbu::found 41.3 %25, expected ")
+    where = f"::error file=llmroof.yaml,line={line},title=REL-7 decode.mbu::"
+    assert command.startswith(f"{where}found 41.3 %25, expected ")
 
 
 def test_a_gate_option_does_so_too_also_where_all_passes_quietly(project: Any, summary: Path) -> None:

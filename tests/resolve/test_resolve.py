@@ -209,7 +209,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path, key: str) -> None:
     os.mkfifo(tmp_path / "it.json")
     os.mkfifo(tmp_path / "it.yaml")
     name = "./it.json" if key == "model" else "./it.yaml"
-    with pytest.raises(ConfigError, match="is not a file|there is no file"):
+    with pytest.raises(ConfigError, match=r"is not a file|there is no file"):
         resolve(spec(tmp_path, **{key: name}))
 
 
