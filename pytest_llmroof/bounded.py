@@ -36,6 +36,11 @@ class Bounded:
         """Whether there is no uncertainty."""
         return self.low == self.high
 
+    @property
+    def only_low(self) -> bool:
+        """Whether nothing but a lower bound is known, which the value is."""
+        return math.isinf(self.high) and self.value == self.low
+
     def scaled(self, factor: float) -> Bounded:
         """Multiplied by a non-negative number."""
         return Bounded(self.value * factor, self.low * factor, self.high * factor)

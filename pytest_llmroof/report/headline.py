@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pytest_llmroof.report.figures import apart
-from pytest_llmroof.report.limits import away, expected
+from pytest_llmroof.report.limits import away, expected, only_a_bound
 from pytest_llmroof.report.rows import uncommanded
 from pytest_llmroof.report.wire import Document
 
@@ -45,10 +45,14 @@ def _whose(gate: Document) -> str:
 
 
 def quantity_apart(gate: Document) -> str:
-    """The value, printed so that it differs from the limit where it does; ``above 80 s`` where only that is known."""
+    """The value, printed so that it differs from the limit where it does; of a lower bound, that it is one.
+
+    A time comes from a bucket, whose lower bound it lies ``above``; a sample or a count was seen: ``at least 32``.
+    """
     shown = apart(gate["value"], gate["limit"], gate["unit"])
-    only_a_bound = gate["high"] is None and gate["value"] == gate["low"]
-    return f"above {shown}" if only_a_bound else shown
+    if not only_a_bound(gate):
+        return shown
+    return f"{'above' if gate['unit'] == 'seconds' else 'at least'} {shown}"
 
 
 def _not_measured(gate: Document, room: int) -> str:

@@ -49,7 +49,14 @@ def away(gate: Document) -> str:
     """``33.7 points short``, ``19.2 % over``, ``6.2 points to spare``: a judged gate's distance to its limit."""
     border = None if gate["limit_kind"] == "absolute" else quantity(gate["limit"], gate["unit"])
     side = "to spare" if gate["verdict"] == "pass" else "short" if gate["operator"] in (">=", ">") else "over"
+    if only_a_bound(gate) and gate["value"] == gate["limit"]:
+        return f"{side}, by how much is not known"
     return f"{distance(gate['value'], gate['limit'], gate['unit'], border)} {side}"
+
+
+def only_a_bound(gate: Document) -> bool:
+    """Whether nothing but a lower bound of a judged gate's value is known."""
+    return gate["high"] is None and gate["value"] is not None and gate["value"] == gate["low"]
 
 
 def supported_limit(supported: float, bound: float | None, operator: str, unit: Unit) -> float:

@@ -6,6 +6,7 @@ from typing import Final
 
 from pytest_llmroof.analysis.attribution import SCENARIO_OF_CAUSE, Attribution, Cause
 from pytest_llmroof.analysis.diagnosis import Diagnosis
+from pytest_llmroof.analysis.measurement import Measurement
 from pytest_llmroof.analysis.metrics import find_metric
 from pytest_llmroof.errors import ConfigError
 from pytest_llmroof.gates.assessment import Assessment
@@ -72,14 +73,18 @@ def _plain_finding(verdict: Verdict, value: float) -> str:
     if template is None:
         meaning = f"{metric.meaning}, {statistic}" if statistic else metric.meaning
         return phrases["finding"]["plain"].format(meaning=meaning, value=shown, asked=asked).rstrip("; ")
-    requests = phrases["requests"].get(statistic or "", "")
-    return "; ".join(filter(None, [template.format(value=shown, requests=requests), asked]))
+    finding = template.format(value=shown, requests=phrases["requests"].get(statistic or "", ""))
+    if kind == "quantile" and isinstance(verdict.outcome, Measurement) and verdict.outcome.bounded.only_low:
+        finding = phrases["beyond"].format(finding=finding)
+    return "; ".join(filter(None, [finding, asked]))
 
 
 def _cause(diagnosis: Diagnosis, attribution: Attribution | None, of_time: bool) -> str | None:
     """What the scenario means; phrases that speak of a share need an attribution that has one."""
     if diagnosis.scenario is None:
         return None
+    if diagnosis.words:
+        return diagnosis.words
     phrases = {**wording()["scenario"], **(wording()["scenario_of_times"] if of_time else {})}
     of_step = diagnosis.of == "decode" or (attribution is not None and attribution.of == "decode step")
     if diagnosis.scenario == "B" and diagnosis.of in ("decode", "window", "whole") and of_step:

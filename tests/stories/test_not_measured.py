@@ -86,6 +86,9 @@ def test_a_percentile_beyond_the_last_bucket(gate: Callable[..., Any], eight_b: 
     assert run.verdicts == ["no data", "fail", "fail"]
     assert "beyond the last bucket: above 80 s" in run.one_line
     assert "found above 80 s, expected ttft.p99 <= 2 s" in run.one_line
+    assert "found above 80 s, expected ttft.p99 <= 80 s (over, by how much is not known)" in run.one_line
+    # Nobody saw 99 of 100 first tokens within 80 s: in words it must not read as if somebody had.
+    assert "in words fewer than 99 of 100 requests have their first token within 80 s" in run.one_line
 
 
 def test_a_gauge_between_two_scrapes_is_not_known(gate: Callable[..., Any], eight_b: Callable[..., None]) -> None:
@@ -94,6 +97,15 @@ def test_a_gauge_between_two_scrapes_is_not_known(gate: Callable[..., Any], eigh
     assert run.rc == 1
     assert run.verdicts == ["no data"]
     assert "2 samples" in run.one_line
+
+
+def test_a_sample_above_the_limit_is_at_least_what_was_seen(
+    gate: Callable[..., Any], eight_b: Callable[..., None]
+) -> None:
+    eight_b(running=32)
+    run = gate(decode("running.max <= 31"))
+    assert run.verdicts == ["fail"]
+    assert "found at least 32, expected running.max <= 31 (3.23 % over)" in run.one_line
 
 
 def test_a_mixed_window_asked_for_prefill(gate: Callable[..., Any], eight_b: Callable[..., None]) -> None:
