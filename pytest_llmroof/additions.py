@@ -11,7 +11,9 @@ from typing import Any, Final, get_args
 import pytest
 
 from pytest_llmroof import extend
+from pytest_llmroof.analysis.added_scenarios import AddedRemedy, AddedScenario, set_scenarios
 from pytest_llmroof.analysis.metrics import PACKAGED, Metric, set_added
+from pytest_llmroof.analysis.scenarios import LETTERS
 from pytest_llmroof.errors import ConfigError
 from pytest_llmroof.gates.grammar import parse_expression
 from pytest_llmroof.near import did_you_mean
@@ -21,6 +23,9 @@ from pytest_llmroof.units import UNITS, Unit
 
 _METRICS: Final = "pytest_llmroof_metrics"
 _ARCHITECTURES: Final = "pytest_llmroof_architectures"
+_SCENARIOS: Final = "pytest_llmroof_scenarios"
+#: Keys of scenarios of other plugins: never a letter.
+_KEY: Final = re.compile(r"[A-Z][A-Z0-9-]{1,19}")
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+")
 _UNIT: Final[Mapping[str, Unit]] = {unit: unit for unit in get_args(Unit)}
 #: How many implementations of each hook were asked; conftest files of folders come later than plugins.
@@ -69,9 +74,56 @@ def _add_architectures(config: pytest.Config) -> None:
     forget_models()
 
 
+def _add_scenarios(config: pytest.Config) -> None:
+    scenarios: dict[str, AddedScenario] = {}
+    remedies: list[AddedRemedy] = []
+    for plugin, given in implementations(config, _SCENARIOS):
+        where = f"{_SCENARIOS}: {plugin}"
+        if not isinstance(given, Mapping):
+            raise ConfigError(f"{where} gave {type(given).__name__}: expected a mapping of keys to Scenario")
+        for key, entry in given.items():
+            if key in LETTERS:
+                remedies += [AddedRemedy(key, one, plugin) for one in _remedies(f"{where}: {key!r}", entry)]
+                continue
+            if key in scenarios:
+                both = f"{scenarios[key].plugin} and {plugin}"
+                raise ConfigError(f"{_SCENARIOS}: {both} both add a scenario {key!r}: rename one")
+            scenarios[key] = AddedScenario(key, _scenario(f"{where}: {key!r}", key, entry), plugin)
+    set_scenarios(tuple(scenarios.values()), tuple(remedies))
+
+
+def _scenario(where: str, key: object, entry: object) -> extend.Scenario:
+    if not isinstance(key, str) or not _KEY.fullmatch(key):
+        raise ConfigError(f"{where}: a key is a letter of {', '.join(LETTERS)}, or capitals like 'LAB-NUMA'")
+    if not isinstance(entry, extend.Scenario):
+        raise ConfigError(f"{where}: expected a Scenario of pytest_llmroof.extend, not {type(entry).__name__}")
+    _phrases(where, title=entry.title, words=entry.words)
+    if not callable(entry.condition):
+        raise ConfigError(f"{where}: condition: expected a function, not {type(entry.condition).__name__}")
+    _remedies(where, entry.remedies)
+    return entry
+
+
+def _remedies(where: str, given: object) -> list[extend.Remedy]:
+    if not isinstance(given, list | tuple) or not all(isinstance(one, extend.Remedy) for one in given):
+        raise ConfigError(f"{where}: expected a list of Remedy of pytest_llmroof.extend, not {given!r}")
+    for one in given:
+        _phrases(f"{where}: remedy", title=one.title, detail=one.detail)
+        if not isinstance(one.effect, str) or not (one.applies is None or callable(one.applies)):
+            raise ConfigError(f"{where}: remedy {one.title!r}: effect is a phrase, applies a function or None")
+    return list(given)
+
+
+def _phrases(where: str, **phrases: object) -> None:
+    for name, phrase in phrases.items():
+        if not (isinstance(phrase, str) and phrase.strip() and phrase.isprintable()):
+            raise ConfigError(f"{where}: {name}: expected a phrase, not {phrase!r}")
+
+
 def _forget() -> None:
     """Leave the process as it was found: another session may follow in it."""
     _know({})
+    set_scenarios((), ())
     set_architectures({})
     forget_models()
 
@@ -152,5 +204,5 @@ def _metric(where: str, plugin: str, name: object, metric: object) -> Metric:
 
 
 _ADD: Final[Mapping[str, Callable[[pytest.Config], None]]] = {
-    _METRICS: _add_metrics, _ARCHITECTURES: _add_architectures,
+    _METRICS: _add_metrics, _ARCHITECTURES: _add_architectures, _SCENARIOS: _add_scenarios,
 }  # fmt: skip

@@ -8,6 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
+from pytest_llmroof.analysis.added_scenarios import with_added
 from pytest_llmroof.analysis.attribute import attribute
 from pytest_llmroof.analysis.attribution import Attribution
 from pytest_llmroof.analysis.diagnose import diagnose
@@ -212,7 +213,8 @@ def _reasons(facts: WindowFacts, outcomes: Outcomes, tpot_limit_seconds: float |
 
     def of(family: Family) -> Diagnosis:
         limit = tpot_limit_seconds
-        return diagnose(facts, outcomes, attribution(), family, tpot_limit_seconds=limit, observed=observed())
+        found = diagnose(facts, outcomes, attribution(), family, tpot_limit_seconds=limit, observed=observed())
+        return with_added(found, facts, outcomes, attribution)
 
     return Reasons(attribution, Diagnoses(of), _family_of_phase(facts))
 

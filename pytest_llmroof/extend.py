@@ -171,3 +171,56 @@ class Metric:
     measure: Callable[[WindowView], Value | NoData]
     needs: tuple[Need, ...] = ()
     family: Family = "none"
+
+
+@dataclass(frozen=True)
+class DiagnosisView:
+    """What the package's own diagnosis says of one time of the window.
+
+    ``of`` names the time: ``decode``, ``prefill``, ``ttft``, ``window`` (of its load), ``whole`` (idle time included)
+    or ``none``. ``scenario`` is a letter, ``"C or D"`` or None. ``shares`` are parts of that time by their cause
+    (``memory floor: weights``, ``idle: between steps``, ``not attributed``, ...); empty where it was not split.
+    """
+
+    of: str
+    scenario: str | None
+    title: str
+    confidence: Literal["high", "medium", "low"]
+    shares: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Found:
+    """That a scenario is what explains the time: the statement that speaks for it, and where it was read."""
+
+    statement: str
+    source: str
+    confidence: Literal["high", "medium", "low"] = "medium"
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What to do. ``effect`` is a phrase for what it brings, where that is known.
+
+    ``applies`` tells whether it is one for this window; without it, it always is.
+    """
+
+    title: str
+    detail: str
+    effect: str = ""
+    applies: Callable[[WindowView, DiagnosisView], bool] | None = None
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A scenario beside A to G.
+
+    ``title`` stands in the first line of a failing gate, ``words`` says the same to somebody who does not know GPUs.
+    ``condition`` is a pure function: it gives ``Found`` where the scenario explains the time, else None. It then takes
+    the place of the package's own finding, which stays a candidate with its evidence.
+    """
+
+    title: str
+    words: str
+    condition: Callable[[WindowView, DiagnosisView], Found | None]
+    remedies: tuple[Remedy, ...] = ()

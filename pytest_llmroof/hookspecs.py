@@ -5,13 +5,13 @@ Where pytest-llmroof may be absent or switched off, write ``@pytest.hookimpl(opt
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_llmroof.extend import Metric
+    from pytest_llmroof.extend import Metric, Remedy, Scenario
 
 
 @pytest.hookspec
@@ -98,6 +98,27 @@ def pytest_llmroof_architectures(config: pytest.Config) -> Mapping[str, Mapping[
             return {
                 "lab_llm": {"like": "llama", "defaults": {"vocab_size": 64000}, "names": {"hidden_size": ["width"]}},
                 "lab_moe": {"like": "mixtral", "keys": lambda file: {**file, **file["experts"]}},
+            }
+    """
+    raise NotImplementedError
+
+
+@pytest.hookspec
+def pytest_llmroof_scenarios(config: pytest.Config) -> Mapping[str, Scenario | Sequence[Remedy]]:
+    """Provisional. Scenarios beside A to G under keys of their own, and further remedies under those letters.
+
+    A scenario's condition is a function of a ``WindowView`` and a ``DiagnosisView``; where it gives ``Found``, the
+    scenario takes the place of the package's own finding. The classes stand in ``pytest_llmroof.extend``::
+
+        def evicted(window, diagnosis):
+            thrown_out = window.counters.get("preemptions", 0)
+            return Found(f"{thrown_out:.0f} requests were preempted", window.source) if thrown_out > 100 else None
+
+
+        def pytest_llmroof_scenarios(config):
+            return {
+                "LAB-EVICTION": Scenario("requests thrown out of the cache", "requests are computed twice", evicted),
+                "E": [Remedy("Ask the lab for places", "The lab's scheduler has spare replicas at night.")],
             }
     """
     raise NotImplementedError

@@ -75,10 +75,14 @@ def _metrics(config: pytest.Config) -> Iterator[str]:
 
 
 def _scenarios(config: pytest.Config) -> Iterator[str]:
+    from pytest_llmroof.additions import install
+    from pytest_llmroof.analysis.added_scenarios import added_scenarios
     from pytest_llmroof.data import load
 
+    install(config)
     scenarios = load("scenarios.yaml")
-    yield from _table([[letter, scenario["title"]] for letter, scenario in scenarios.items() if len(letter) == 1])
+    rows = [[letter, scenario["title"]] for letter, scenario in scenarios.items() if len(letter) == 1]
+    yield from _table(rows + [[added.key, added.scenario.title] for added in added_scenarios()])
 
 
 def _engines(config: pytest.Config) -> Iterator[str]:

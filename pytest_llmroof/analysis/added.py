@@ -23,13 +23,13 @@ def added_outcome(facts: WindowFacts, metric: Metric, outcome_of: Callable[[str]
     """
     if metric.measure is None:
         raise AssertionError(f"{metric.name} is the package's own")
-    view = view_of(facts, lambda name: _packaged(name, outcome_of))
+    view = view_of(facts, lambda name: packaged_metric(name, outcome_of))
     try:
         given: object = metric.measure(view)
     except (KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
     except BaseException as error:  # a skip that is raised in there must not let the gate go by
-        return _failed(metric, f"raised {_said(error)}")
+        return _failed(metric, f"raised {said(error)}")
     if isinstance(given, extend.NoData):
         return _no_data(metric, given)
     if not isinstance(given, extend.Value):
@@ -73,7 +73,7 @@ def _failed(metric: Metric, what: str) -> NoData:
     return NoData(metric.name, f"its function in {metric.plugin} {what}", f"mend {metric.plugin}")
 
 
-def _said(error: BaseException) -> str:
+def said(error: BaseException) -> str:
     """Type and first line of an error, without its traceback."""
     try:
         message = (str(error).splitlines() or [""])[0][:_LONGEST_MESSAGE]
@@ -82,7 +82,7 @@ def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
-def _packaged(name: str, outcome_of: Callable[[str], Outcome]) -> extend.Value | extend.NoData:
+def packaged_metric(name: str, outcome_of: Callable[[str], Outcome]) -> extend.Value | extend.NoData:
     """One of the package's metrics for a plugin's function; those of plugins are not there to build on."""
     try:
         metric = metric_of(name)

@@ -51,3 +51,5 @@ class Diagnosis:
     evidence: tuple[Evidence, ...] = ()
     remedies: tuple[Remedy, ...] = ()
     missing: tuple[str, ...] = field(default_factory=tuple)
+    words: str = ""
+    """What a scenario of another plugin means, for somebody who does not know GPUs."""
