@@ -11,7 +11,7 @@ from pytest_llmroof.report.change_text import change_rows
 from pytest_llmroof.report.document import shown_word
 from pytest_llmroof.report.figures import precise
 from pytest_llmroof.report.files import write_whole
-from pytest_llmroof.report.headline import one_line
+from pytest_llmroof.report.headline import diagnosis_of, one_line
 from pytest_llmroof.report.inert import inert
 from pytest_llmroof.report.release import asked_in_words, blocks, came_to, outcome_sentence, what_was_tested
 from pytest_llmroof.report.wire import Document
@@ -36,15 +36,16 @@ def sections(document: Document) -> Iterator[str]:
     made = f"Made {_moment(document['created'])} by pytest-llmroof {inert(document['version'])}."
     yield "\n".join([*(f"- {inert(line)}" for line in what_was_tested(document)), f"- {made}"])
     windows = document["windows"]
+    rows = [(window, gate) for window in windows for gate in window["gates"]]
+    yield from _section(NOT_TICKED, (
+        f"- {_name(gate)}: {' '.join(_why_not(window, gate))}"
+        for window, gate in rows if blocks(gate) and shown_word(gate) != "not run"
+    ))  # fmt: skip
     for window in windows:
         judged = [gate for gate in window["gates"] if shown_word(gate) != "not run"]
         if judged:
             yield _list(f"## {_title(window)}", (_item(gate) for gate in judged))
         yield from _changes(window)
-    rows = [(window, gate) for window in windows for gate in window["gates"]]
-    yield from _section(NOT_TICKED, (
-        f"- {_name(gate)}: {_reason(gate)}" for _, gate in rows if blocks(gate) and shown_word(gate) != "not run"
-    ))  # fmt: skip
     yield from _section("## Deviations", (
         f"- {_name(gate)}: {deviation}" for _, gate in rows for deviation in _deviations(gate)
     ))  # fmt: skip
@@ -86,6 +87,17 @@ def _item(gate: Document) -> str:
     return f"- [{box}] {_name(gate)} ({inert(came_to(gate))}{warns})"
 
 
+def _why_not(window: Document, gate: Document) -> Iterator[str]:
+    """The finding, what the gate is for, and what to try first: a sentence each."""
+    yield _reason(gate)
+    if gate["why"]:
+        yield f"Asked because: {inert(one_line(gate['why'])).rstrip('.;')}."
+    diagnosis = diagnosis_of(window, gate) if gate["verdict"] == "fail" else None
+    if diagnosis and diagnosis["remedies"]:
+        first = diagnosis["remedies"][0]
+        yield f"To try first: {inert(one_line(first['title']))} ({inert(one_line(first['effect']))})."
+
+
 def _reason(gate: Document) -> str:
     """One plain sentence: what the finding means, or why there is none."""
     said = gate["in_words"] if gate["verdict"] in ("fail", "inconclusive") else gate["reason"]
@@ -108,8 +120,8 @@ def _deviations(gate: Document) -> Iterator[str]:
 
 
 def _changes(window: Document) -> Iterator[str]:
-    """What changed since the baseline: a line for each time that breached."""
+    """What changed since the baseline, for each time that breached: how much, and what of it is whose."""
     for change in window["changes"].values():
         first, *rest = change_rows(change)
-        parts = [first.text, *(f"{row.label} {row.text}" for row in rest)]
-        yield f"**CHANGE** {'; '.join(map(inert, parts))}"
+        lines = [f"- {inert(f'{row.label} {row.text}')}" for row in rest]
+        yield _list(f"**CHANGE** {inert(first.text)}", iter(lines)) if lines else f"**CHANGE** {inert(first.text)}"

@@ -72,12 +72,13 @@ def test_a_box_for_each_gate_ticked_where_it_held() -> None:
     ]
 
 
-def test_what_is_not_ticked_has_one_plain_sentence() -> None:
+def test_what_is_not_ticked_has_plain_sentences() -> None:
     assert section(checklist.rendered(reports.ordinary()), "Not ticked") == [
         "- REL-9 TTFT p99 <= 2 s: No series ttft.",
         "- REL-2 decode MBU >= 75 %: A step took 5.20 ms, and its floor is 10.8 ms: 208 % of the bandwidth.",
         "- REL-7 decode MBU >= 75 %: Tokens come 2.4 times slower than this hardware's memory allows; a third of each "
-        "step waits for other GPUs.",
+        "step waits for other GPUs. To try first: Keep tensor parallelism inside the NVLink domain "
+        "(step 26.2 ms toward 17.3 .. 19.0 ms).",
     ]
 
 
@@ -116,7 +117,7 @@ def test_another_load_than_the_baselines_is_a_deviation() -> None:
     assert "## Not ticked" not in text
 
 
-def test_change_is_one_line() -> None:
+def test_change_says_how_much_and_whose_it_is() -> None:
     document = reports.ordinary()
     change = {
         "of": "decode step", "baseline": {"report": "base/a.json", "window": "w", "created": "2026-11-28T03:00:00Z",
@@ -125,12 +126,12 @@ def test_change_is_one_line() -> None:
         "floor_after_seconds": 0.0108, "parts": [], "facts": [], "differences": [], "missing": [],
     }  # fmt: skip
     document["windows"][0]["changes"] = {"decode": change}
-    (line,) = [line for line in checklist.rendered(document).splitlines() if line.startswith("**CHANGE**")]
     # 26.2 - 22.9 = 3.3; floors 10.8 - 10.4 = 0.4; 3.3 - 0.4 = 2.9
-    assert line == (
-        "**CHANGE** decode step 22.9 -> 26.2 ms (+3.3) against base/a.json of 2026-11-28; "
-        "traffic +0.4 ms: floor 10.4 -> 10.8 ms; engine +2.9 ms"
-    )
+    assert (
+        "\n\n**CHANGE** decode step 22.9 -> 26.2 ms (+3.3) against base/a.json of 2026-11-28\n\n"
+        "- traffic +0.4 ms: floor 10.4 -> 10.8 ms\n"
+        "- engine +2.9 ms\n\n"
+    ) in checklist.rendered(document)
 
 
 #: What the checklist itself is made of.
