@@ -24,6 +24,10 @@ _SECOND: Final = re.compile(rb'"cat"\s*:\s*"(?:kernel|Kernel|gpu_mem)')
 _BOM: Final = b"\xef\xbb\xbf"
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 _LONGEST_HEADER: Final = 64 << 20
+_LONGEST_KEY: Final = 4096
+"""Bytes that a key, its colon and what stands between them and the list take at most."""
+_MOST_NESTED: Final = 16
+"""Lists of events inside of other values that are passed over."""
 
 _OPTIONS: Final = ("with_stack", "record_shapes", "profile_memory", "with_flops", "with_modules")
 _AGAIN: Final = "record it again, and let the profiler finish writing before the server is stopped"
@@ -74,7 +78,7 @@ def read_chrome(path: Path, location: str | None = None) -> tuple[Timeline, ...]
 
 def _until_events(pieces: Iterator[bytes], place: str) -> tuple[bytes, bytes, int]:
     """The text up to the events' opening bracket, what was read behind it, and where that begins."""
-    text, skipped = b"", 0
+    text, skipped, seen, nested = b"", 0, 0, 0
     for piece in pieces:
         if not text:
             if piece.startswith(_UTF_16):
@@ -88,9 +92,13 @@ def _until_events(pieces: Iterator[bytes], place: str) -> tuple[bytes, bytes, in
             return b"[", text[begin:], skipped + begin
         if start and not start.startswith(b"{"):
             raise SourceError(f"{place} is no trace: it starts with neither an object nor a list")
-        for match in _EVENTS.finditer(text):
+        for match in _EVENTS.finditer(text, seen):
             if _at_top(text[: match.start()]):
                 return text[: match.end()], text[match.end() :], skipped + match.end()
+            seen, nested = match.end(), nested + 1
+            if nested > _MOST_NESTED:
+                raise SourceError(f"{place} holds traces within something else", "make each of them a file of its own")
+        seen = max(seen, len(text) - _LONGEST_KEY)
         if len(text) > _LONGEST_HEADER:
             break
     if not text.strip():

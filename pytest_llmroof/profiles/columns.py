@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pytest_llmroof.profiles.timeline import Int64, Step
+
+
+_LONGEST: Final = 8192
+"""Characters of a name."""
 
 
 class Names:
@@ -18,8 +22,12 @@ class Names:
         self.place: dict[str, int] = {}
 
     def of(self, names: list[str]) -> Int64:
-        """The place of each name."""
-        for name in set(names):
+        """The place of each name; of very long ones only the beginning is kept."""
+        distinct = set(names)
+        if max(map(len, distinct), default=0) > _LONGEST:
+            names = [name[:_LONGEST] for name in names]
+            distinct = set(names)
+        for name in distinct:
             self.place.setdefault(name, len(self.place))
         return np.array([self.place[name] for name in names], dtype=np.int64)
 

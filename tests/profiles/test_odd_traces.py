@@ -189,3 +189,19 @@ def test_times_since_1970_are_that_whatever_the_header_calls_the_zero(tmp_path: 
         written(tmp_path, {"baseTimeNanoseconds": 1_700_000_000_000_000_000, "traceEvents": events})
     )
     assert timeline.zero_unix_ns == 0
+
+
+def test_traces_within_other_json_are_refused_at_once(tmp_path: Path) -> None:
+    """Whether each list is the outermost one would take as long as what stands before it: hours, for a long file."""
+    traces = [{"traceEvents": launched(1)} for _ in range(20_000)]
+    with pytest.raises(SourceError, match="holds traces within something else"):
+        read_chrome(written(tmp_path, {"traces": traces}))
+    (timeline,) = read_chrome(written(tmp_path, {"traces": traces[:3], "traceEvents": launched(5)}))
+    assert len(timeline.work) == 5
+
+
+def test_a_name_of_megabytes_is_classified_by_its_beginning(tmp_path: Path) -> None:
+    events = [*launched(), kernel(10_100, 80, None, name="x" * 2_000_000)]
+    (found,) = figures(tmp_path, events)
+    assert found.unknown_kernels == pytest.approx(1 / 101)
+    assert max(len(name) for name, _ in found.top_kernels) == 8192
