@@ -61,6 +61,9 @@ SPELLINGS: Final[dict[str, tuple[Unit, float]]] = {
     **{f"{prefix}FLOPS": ("FLOP/s", factor) for prefix, factor in [("G", 1e9), ("T", 1e12), ("P", 1e15)]},
 }  # fmt: skip
 
+#: From so many on, digits of a printed figure are noise of the arithmetic.
+MOST_DIGITS: Final = 12
+
 _NUMBER: Final = r"[+-]?(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)(?:[eE][+-]?\d+)?"
 _QUANTITY: Final = re.compile(rf"\s*({_NUMBER})\s*([^\s\d].*?)?\s*")
 
@@ -154,6 +157,33 @@ def format_quantity(value: float, unit: Unit, digits: int = 3) -> str:
         return _scaled(value, [(1e9, "GHz"), (1e6, "MHz"), (1.0, "Hz")], digits)
     suffix = {"FLOP/byte": " FLOP/B", "tokens": " tok", "tokens/s": " tok/s", "requests/s": " req/s", "count": ""}[unit]
     return f"{_number(value, digits)}{suffix}"
+
+
+def precise(value: float, unit: Unit) -> str:
+    """With as many digits as it takes to print a limit as it was written: ``99.95 %``, ``75 %``, ``50 ms``."""
+    for digits in range(3, MOST_DIGITS):
+        text = format_quantity(value, unit, digits)
+        # Every printed unit is linear: twelve digits tell whether the short form lost something.
+        if same_printed(text, format_quantity(value, unit, MOST_DIGITS)):
+            # As it was written: 2.5 s, not 2.50 s.
+            return re.sub(r"(\.\d*?)0+(?= |$)", r"\1", text).replace(". ", " ").removesuffix(".")
+    return format_quantity(value, unit, MOST_DIGITS)
+
+
+def same_printed(short: str, long: str) -> bool:
+    """Whether two printed quantities are one, whatever their digits."""
+    one, other = number_of(short), number_of(long)
+    # A count has no unit: what is left without its digits is compared, not the last word.
+    unit, other_unit = short.lstrip("+-0123456789. "), long.lstrip("+-0123456789. ")
+    return unit == other_unit and math.isclose(one, other, rel_tol=1e-9, abs_tol=0.0)
+
+
+def number_of(text: str) -> float:
+    """The number that a printed quantity starts with: ``28 400 tok`` -> 28400.0."""
+    match = re.match(r"[-+]?\d+(?: \d{3})*(?:\.\d+)?", text)
+    if match is None:
+        raise ValueError(f"{text!r} does not start with a number")
+    return float(match.group().replace(" ", ""))
 
 
 def grouped(number: float) -> str:

@@ -10,7 +10,7 @@ from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.gates.baseline import Baseline, NoBaseline
 from pytest_llmroof.gates.gate import Gate
 from pytest_llmroof.gates.verdict import Verdict
-from pytest_llmroof.units import format_quantity
+from pytest_llmroof.units import format_quantity, precise
 
 #: What a supported limit leaves to the interval's end that it rests on.
 HEADROOM = 0.05
@@ -189,7 +189,7 @@ def _unconfirmed(verdict: Verdict, measurement: Measurement, limit: float) -> Ve
 
 
 def _inside(gate: Gate, bounded: Bounded, limit: float) -> str:
-    shown = format_quantity(limit, gate.unit)
+    shown = precise(limit, gate.unit) if gate.limit.kind == "absolute" else format_quantity(limit, gate.unit)
     low, high = format_quantity(bounded.low, gate.unit), format_quantity(bounded.high, gate.unit)
     return f"the limit {shown} lies inside the interval of the measurement, {low} .. {high}"
 

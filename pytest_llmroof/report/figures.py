@@ -9,9 +9,8 @@ from fractions import Fraction
 from typing import Final
 
 from pytest_llmroof.data import load
-from pytest_llmroof.units import Unit, format_quantity
-
-_MOST_DIGITS: Final = 12
+from pytest_llmroof.units import MOST_DIGITS, Unit, format_quantity, number_of, same_printed
+from pytest_llmroof.units import precise as precise
 
 #: Words for shares of a whole; a share within two points of one is called so.
 _SHARES: Final = [
@@ -31,40 +30,14 @@ def quantity(value: float | None, unit: Unit, digits: int = 3) -> str:
     return "unbounded" if value is None else format_quantity(value, unit, digits)
 
 
-def precise(value: float, unit: Unit) -> str:
-    """With as many digits as it takes to print a limit as it was written: ``99.95 %``, ``75 %``, ``50 ms``."""
-    for digits in range(3, _MOST_DIGITS):
-        text = format_quantity(value, unit, digits)
-        # Every printed unit is linear: twelve digits tell whether the short form lost something.
-        if _same(text, format_quantity(value, unit, _MOST_DIGITS)):
-            # As it was written: 2.5 s, not 2.50 s.
-            return re.sub(r"(\.\d*?)0+(?= |$)", r"\1", text).replace(". ", " ").removesuffix(".")
-    return format_quantity(value, unit, _MOST_DIGITS)
-
-
-def _same(short: str, long: str) -> bool:
-    one, other = number_of(short), number_of(long)
-    # A count has no unit: what is left without its digits is compared, not the last word.
-    unit, other_unit = short.lstrip("+-0123456789. "), long.lstrip("+-0123456789. ")
-    return unit == other_unit and math.isclose(one, other, rel_tol=1e-9, abs_tol=0.0)
-
-
-def number_of(text: str) -> float:
-    """The number that a printed quantity starts with: ``28 400 tok`` -> 28400.0."""
-    match = re.match(r"[-+]?\d+(?: \d{3})*(?:\.\d+)?", text)
-    if match is None:
-        raise ValueError(f"{text!r} does not start with a number")
-    return float(match.group().replace(" ", ""))
-
-
 def apart(value: float, limit: float, unit: Unit) -> str:
     """A value beside its limit: never printed as if it were the limit when it is not (74.98 %, not 75.0 %)."""
     if value == limit:
         return precise(value, unit)
     shown = format_quantity(value, unit)
-    for digits in range(3, _MOST_DIGITS):
+    for digits in range(3, MOST_DIGITS):
         shown = format_quantity(value, unit, digits)
-        if not _same(shown, format_quantity(limit, unit, digits)):
+        if not same_printed(shown, format_quantity(limit, unit, digits)):
             break
     return shown
 

@@ -64,6 +64,12 @@ def test_an_approximate_verdict_says_what_would_settle_it() -> None:
     assert reason == "the limit 50 ms lies inside the interval of the measurement, 45 ms .. 55 ms; 1 200 more requests"
 
 
+def test_a_limit_inside_the_interval_is_printed_as_it_was_written() -> None:
+    reason = judge(parse_gate("decode.mbu >= 41.35%"), measured(0.4134, 0.4129, 0.4139)).reason
+    assert reason is not None
+    assert reason.startswith("the limit 41.35 % lies inside the interval of the measurement")
+
+
 def test_several_doubts_are_settled_by_one_list_at_the_end() -> None:
     turns = Alternative("tensor_parallel = 2 (assumed 1)", 0.40)
     outcome = measured(0.75, 0.74, 0.76, settle="a longer window", alternatives=(turns,))
