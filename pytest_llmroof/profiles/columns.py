@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from pytest_llmroof.profiles.timeline import Int64, Step
 
-
 _LONGEST: Final = 8192
 """Characters of a name."""
 
