@@ -119,10 +119,7 @@ def match(timelines: Sequence[Timeline], rows: Sequence[Int64]) -> Matched | Non
     if len(timelines) < 2 or None in ranks or len(set(ranks)) < len(ranks):
         return None
     begun = _common_start(timelines, rows)
-    keyed = [
-        _keys(timeline, own[timeline.work.end[own] + (timeline.zero_unix_ns or 0) >= begun] if begun else own)
-        for timeline, own in zip(timelines, rows, strict=True)
-    ]
+    keyed = [_keys(timeline, _since(timeline, own, begun)) for timeline, own in zip(timelines, rows, strict=True)]
     common = set(keyed[0]).intersection(*keyed[1:])
     if begun is None and len({len(own) for own in rows}) > 1:  # only numbers tell which of them are missing
         common = {key for key in common if key[0] == _NUMBERED}
@@ -133,6 +130,14 @@ def match(timelines: Sequence[Timeline], rows: Sequence[Int64]) -> Matched | Non
     durations = np.stack([one.work.end[row] - one.work.start[row] for one, row in zip(timelines, table, strict=True)])
     matched = Matched(tuple(range(len(timelines))), table, durations)
     return matched if _agree(timelines, matched, ordered) else None
+
+
+def _since(timeline: Timeline, rows: Int64, begun: int | None) -> Int64:
+    """The collectives that every rank can have recorded. Numbers tell that by themselves, whatever the clocks say."""
+    if begun is None:
+        return rows
+    late = timeline.work.end[rows] + (timeline.zero_unix_ns or 0) >= begun
+    return rows[late | np.isin(rows, timeline.collectives.work)]
 
 
 def _common_start(timelines: Sequence[Timeline], rows: Sequence[Int64]) -> int | None:

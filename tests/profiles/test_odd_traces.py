@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_llmroof.errors import SourceError
-from pytest_llmroof.profiles.analyse import analyse
+from pytest_llmroof.profiles.analyse import analyse, analyse_ranks
 from pytest_llmroof.profiles.annotations import step_of
 from pytest_llmroof.profiles.chrome import read_chrome
 from pytest_llmroof.profiles.figures import TimelineFigures
@@ -205,3 +205,27 @@ def test_a_name_of_megabytes_is_classified_by_its_beginning(tmp_path: Path) -> N
     (found,) = figures(tmp_path, events)
     assert found.unknown_kernels == pytest.approx(1 / 101)
     assert max(len(name) for name, _ in found.top_kernels) == 8192
+
+
+@pytest.mark.parametrize("apart_us", [0, 250, 1_000_000])
+def test_numbered_collectives_are_matched_however_far_clocks_are_apart(tmp_path: Path, apart_us: int) -> None:
+    """Five all-reduces, each of its own transfer time; rank 1 comes 30 us late to each. Its clock is ahead."""
+    timelines = []
+    for rank, waits in enumerate((30, 0)):
+        events = []
+        for number, transfer in enumerate((10, 20, 40, 15, 5)):
+            # Both end at 200 * number + 130; before its all-reduce each rank computes from 200 * number on.
+            end = 200 * number + 130 + apart_us * rank
+            begin = end - transfer - waits
+            events.append(kernel(end - 130, 130 - transfer - waits, None))
+            told = {"Seq": number, "Process Group Name": "tp", "In msg nelems": 64, "dtype": "Float"}
+            events.append(kernel(begin, transfer + waits, None, name="ncclDevKernel_AllReduce", args=told))
+        header = {"distributedInfo": {"rank": rank, "world_size": 2}, "baseTimeNanoseconds": 1_767_000_000_000_000_000}
+        timelines += read_chrome(written(tmp_path, {**header, "traceEvents": events}, f"rank{rank}.json"))
+    first, second = analyse_ranks(timelines)
+    # From 0 to 930 us; transfers take 10 + 20 + 40 + 15 + 5 = 90 us, rank 0 waits 5 * 30 us.
+    assert (first.ranks, second.ranks) == (2, 2)
+    assert first.whole.transport == pytest.approx(90 / 930)
+    assert first.whole.waiting == pytest.approx(150 / 930)
+    assert second.whole.transport == pytest.approx(90 / 930)
+    assert second.whole.waiting == pytest.approx(0, abs=1e-9)
