@@ -75,13 +75,13 @@ def _maximum(facts: WindowFacts, metric: str, base: str, what: str, histogram: H
         bounded=bounded,
         unit="seconds",
         source=source(facts.window, base),
-        method=f"largest {what}, known by its histogram bucket only",
+        method=f"largest {what}, known by its histogram bucket and the mean only",
         samples=round(histogram.count),
         judged_by="bounds",
         undecided=(
             f"the largest {what} lies beyond the last bucket: above {low}, however far"
             if beyond
-            else f"the largest {what} lies somewhere between {low} and {high}, the edges of its bucket"
+            else f"the largest {what} lies somewhere between {low} and {high}, as the mean and its bucket tell"
         ),
         settle=remedy("per_request"),
         bucketed=True,

@@ -51,11 +51,17 @@ def quantile(histogram: Histogram, share: float, independent: float | None = Non
 
 
 def maximum(histogram: Histogram) -> Bounded | None:
-    """Where the largest observation lies: the edges of the last bucket that is not empty. Its value is the low edge."""
+    """Where the largest observation lies: in the last bucket that is not empty, and not below the mean.
+
+    Its value is the low end, the least that it can be.
+    """
     filled = [index for index, count in enumerate(histogram.counts) if count > 0]
     if not filled:
         return None
     low, high = edges(histogram, filled[-1])
+    mean = histogram.mean
+    if mean is not None and low < mean <= high:
+        low = mean
     return Bounded(low, low, high)
 
 

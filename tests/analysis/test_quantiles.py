@@ -105,10 +105,14 @@ def test_an_empty_histogram_has_no_quantile() -> None:
     assert empty.mean is None
 
 
-def test_the_maximum_is_known_by_its_bucket_only() -> None:
-    found = maximum(Histogram((0.1, 0.5, math.inf), (3, 1, 0), 0.5))
+def test_the_maximum_is_known_by_its_bucket_and_the_mean_only() -> None:
+    found = maximum(Histogram((0.1, 0.5, math.inf), (3, 1, 0), 0.4))  # mean 0.4 / 4 = 0.1, the edge itself
     assert found is not None
     assert (found.value, found.low, found.high) == (0.1, 0.1, 0.5)
+    # 127 steps of 7.5 ms, all in the bucket that ends with 10 ms: the longest took no less than the mean.
+    alike = maximum(Histogram((0.01, math.inf), (127, 0), 127 * 0.0075))
+    assert alike is not None
+    assert (alike.value, alike.low, alike.high) == (pytest.approx(0.0075), pytest.approx(0.0075), 0.01)
     above = maximum(CASE_31)
     assert above is not None
     assert above.high == math.inf
