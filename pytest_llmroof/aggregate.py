@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -81,6 +81,7 @@ class Aggregator(Hooks):
         self.other_failures = False
         self.document: Document | None = None
         self.messages: list[str] = []
+        self.session: pytest.Session | None = None
 
     # What comes in.
 
@@ -135,17 +136,20 @@ class Aggregator(Hooks):
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write the reports, and settle the exit code. No report of an earlier run is left where one was asked for."""
+        self.session = session
         concerned = self.concerned or any(path.exists() for path in settings(self.config).reports)
         if concerned and not self.config.option.collectonly and self._has_reader(exitstatus):
-            self._write(session)
-        self._settle(session, exitstatus)
+            self._guarded(lambda: self._write(session))
+        if session.exitstatus != pytest.ExitCode.INTERNAL_ERROR:
+            self._settle(session, exitstatus)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what came out, where there is something to say."""
         if self.document is not None:
             from pytest_llmroof.account import print_summary
 
-            print_summary(terminalreporter, self.document)
+            document = self.document
+            self._guarded(lambda: print_summary(terminalreporter, document))
             if self._published:
                 from pytest_llmroof.github import workflow_commands
 
@@ -188,6 +192,25 @@ class Aggregator(Hooks):
             from pytest_llmroof.github import append_summary
 
             self.messages += append_summary(self.document)
+
+    def _guarded(self, account_for: Callable[[], None]) -> None:
+        """A mistake of ours in accounting is one sentence, and no run of it green.
+
+        No report of an earlier run is left to stand in for this one's.
+        """
+        try:
+            account_for()
+        except Exception as error:
+            from pytest_llmroof.bugs import is_bug, sentence
+
+            if self.config.option.fulltrace or not is_bug(error):
+                raise
+            if self.session is not None:
+                self.session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+            self.messages.append(f"ERROR: the account of this run could not be made: {sentence(error)}")
+            if self.document is None:
+                for path in settings(self.config).reports:
+                    path.unlink(missing_ok=True)
 
     def _settle(self, session: pytest.Session, exitstatus: int) -> None:
         """Exit codes: no gate collected is not green; nothing but unmeasured gates has a code of its own."""

@@ -19,6 +19,14 @@ class Position:
         return f"{self.file}:{self.line}:{self.column}" if self.column else f"{self.file}:{self.line}"
 
 
+class Deliberate:
+    """Beside another base: an exception that tells a test something, and is no mistake of this package."""
+
+
+class UnknownFigureError(Deliberate, ValueError):
+    """A test asked for a figure of the roofline that nobody knows."""
+
+
 class LlmroofError(Exception):
     """Base of everything this package raises on purpose."""
 

@@ -21,7 +21,8 @@ from pytest_llmroof.analysis.metrics import find_metric
 from pytest_llmroof.analysis.sources import with_remedy
 from pytest_llmroof.asked import frames
 from pytest_llmroof.assess import judged_again
-from pytest_llmroof.errors import ConfigError
+from pytest_llmroof.bugs import watch
+from pytest_llmroof.errors import ConfigError, Deliberate, UnknownFigureError
 from pytest_llmroof.gates.build import window_spec
 from pytest_llmroof.gates.gate import Gate
 from pytest_llmroof.gates.spec import WindowSpec
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from pytest_llmroof.probing import Probe
 
 
-class NotMeasured(KeyError):
+class NotMeasured(Deliberate, KeyError):
     """The metric that a test asked for has no value: what is missing, and how to get it."""
 
     def __str__(self) -> str:
@@ -68,7 +69,7 @@ class Roofline:
         """FLOP/s that a GPU can reach at an arithmetic intensity in FLOP/byte. ValueError where a roof is unknown."""
         __tracebackhide__ = True
         if self._attainable is None:
-            raise ValueError("the accelerator's peak or memory bandwidth is not known")
+            raise UnknownFigureError("the accelerator's peak or memory bandwidth is not known")
         return self._attainable(intensity)
 
 
@@ -79,6 +80,7 @@ class WindowHandle(Mapping[str, Measurement]):
     """
 
     def __init__(self, config: pytest.Config, specify: Callable[[], WindowSpec]) -> None:
+        watch(config)
         self._config = config
         self._specify = specify
 
@@ -148,7 +150,7 @@ class WindowHandle(Mapping[str, Measurement]):
         deployment = self.deployment
         accelerator = deployment.accelerator
         if accelerator is None:
-            raise ValueError(with_remedy("gpu", deployment.missing.get("gpu", "no accelerator is known")))
+            raise UnknownFigureError(with_remedy("gpu", deployment.missing.get("gpu", "no accelerator is known")))
         known = accelerator.ridge(deployment.compute) is not None
         return Roofline(
             deployment.peak_flops_per_second,

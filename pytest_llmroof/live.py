@@ -20,7 +20,7 @@ import pytest
 from pytest_llmroof.acquire import Framing, duration_seconds, length_seconds, take
 from pytest_llmroof.asked import asks
 from pytest_llmroof.blocks import AskedFraming
-from pytest_llmroof.errors import SourceError
+from pytest_llmroof.errors import Deliberate, SourceError
 from pytest_llmroof.gates.spec import WindowSpec
 from pytest_llmroof.options import settings
 from pytest_llmroof.progress import Progress
@@ -36,7 +36,7 @@ _monotonic = time.monotonic
 _sleep = time.sleep
 
 
-class StillOpen(RuntimeError):
+class StillOpen(Deliberate, RuntimeError):
     """A measurement was read while its window was open."""
 
 

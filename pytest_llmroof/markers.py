@@ -11,6 +11,7 @@ import pytest
 
 from pytest_llmroof.additions import install
 from pytest_llmroof.asked import frames
+from pytest_llmroof.bugs import watch
 from pytest_llmroof.errors import ConfigError, ConfigErrors
 from pytest_llmroof.gates.assessment import Assessment
 from pytest_llmroof.gates.build import window_spec
@@ -118,6 +119,7 @@ def judged_body(item: pytest.Item) -> Generator[None, object, object]:
     """Run a test's body, then judge the gates of its marks, all of them; one failure lists every breach."""
     if isinstance(item, GateItem):
         return (yield)
+    watch(item.config)
     spec: WindowSpec | None = None
     try:
         spec = marked_spec(item)

@@ -6,6 +6,7 @@ Source: Williams, Waterman, Patterson, "Roofline: an insightful visual performan
 from __future__ import annotations
 
 from pytest_llmroof.data import load
+from pytest_llmroof.errors import UnknownFigureError
 from pytest_llmroof.roofline.accelerator import Accelerator
 
 
@@ -13,9 +14,9 @@ def attainable(accelerator: Accelerator, precision: str, intensity: float) -> fl
     """FLOP/s under the roof at ``intensity`` FLOP/byte: min(F, I W). ValueError where F or W is not known."""
     peak, bandwidth = accelerator.peak(precision), accelerator.memory_bandwidth_bytes_per_second
     if peak is None:
-        raise ValueError(f"the {precision} peak of {accelerator.product} is not known")
+        raise UnknownFigureError(f"the {precision} peak of {accelerator.product} is not known")
     if bandwidth is None:
-        raise ValueError(f"the memory bandwidth of {accelerator.product} is not known")
+        raise UnknownFigureError(f"the memory bandwidth of {accelerator.product} is not known")
     return min(peak, intensity * bandwidth)
 
 
