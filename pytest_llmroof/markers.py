@@ -12,7 +12,7 @@ import pytest
 from pytest_llmroof.additions import install
 from pytest_llmroof.asked import frames
 from pytest_llmroof.bugs import watch
-from pytest_llmroof.errors import ConfigError, ConfigErrors
+from pytest_llmroof.errors import ConfigError, ConfigErrors, Position
 from pytest_llmroof.gates.assessment import Assessment
 from pytest_llmroof.gates.build import window_spec
 from pytest_llmroof.gates.gate import Gate
@@ -32,7 +32,10 @@ _GATE_KEYWORDS: Final = ("severity", "id", "why", "labels")
 def marked_spec(item: pytest.Item) -> WindowSpec:
     """The window that a test's marks describe, with its gates. ConfigError where they do not hold."""
     install(item.config)
-    return spec_of(item.config, marked_keys(item), gates_of(item.iter_markers("llmroof_gate")), item)
+    path, line, _name = item.location
+    at_test = Position(path, (line or 0) + 1)
+    gates = gates_of(item.iter_markers("llmroof_gate"))
+    return spec_of(item.config, marked_keys(item), tuple(replace(gate, position=at_test) for gate in gates), item)
 
 
 def marked_keys(item: pytest.Item) -> dict[str, Any]:

@@ -36,6 +36,25 @@ def test_all_breaches_in_one_failure_without_a_traceback(project: Any) -> None:
     assert "(+1 more)" in project.pytester.runpytest("-rf", "--tb=line").stdout.str()
 
 
+def test_a_breach_is_caught_by_its_name(project: Any) -> None:
+    body = (
+        "from pytest_llmroof import GateBreach\n"
+        f"{MARK}def test_decode(llmroof):\n"
+        "    with pytest.raises(GateBreach, match='found 41.3 %'):\n"
+        "        llmroof.check('decode.mbu >= 75%')\n"
+    )
+    module(project, body)
+    project.run().assert_outcomes(passed=1)
+
+
+def test_reports_name_the_line_of_the_test(project: Any) -> None:
+    module(project, f"\n\n{MARK}{FAILS}def test_decode(): pass\n")
+    gate = project.report()["windows"][0]["gates"][0]
+    lines = (project.path / "test_it.py").read_text().splitlines()
+    assert gate["file"] == "test_it.py"
+    assert "llmroof" in lines[gate["line"] - 1] or lines[gate["line"] - 1].startswith("def test_decode")
+
+
 @pytest.mark.parametrize(
     ("marks", "body", "outcomes", "judged"),
     [
