@@ -15,6 +15,7 @@ from pytest_llmroof.profiles.analyse import analyse, analyse_ranks
 from pytest_llmroof.profiles.annotations import step_of
 from pytest_llmroof.profiles.chrome import read_chrome
 from pytest_llmroof.profiles.figures import TimelineFigures
+from pytest_llmroof.profiles.timeline import Timeline
 
 
 def kernel(start: float, duration: float, number: int | None, **more: Any) -> dict[str, Any]:
@@ -210,7 +211,7 @@ def test_a_name_of_megabytes_is_classified_by_its_beginning(tmp_path: Path) -> N
 @pytest.mark.parametrize("apart_us", [0, 250, 1_000_000])
 def test_numbered_collectives_are_matched_however_far_clocks_are_apart(tmp_path: Path, apart_us: int) -> None:
     """Five all-reduces, each of its own transfer time; rank 1 comes 30 us late to each. Its clock is ahead."""
-    timelines = []
+    timelines: list[Timeline] = []
     for rank, waits in enumerate((30, 0)):
         events = []
         for number, transfer in enumerate((10, 20, 40, 15, 5)):
