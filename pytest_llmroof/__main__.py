@@ -33,7 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     # Split by hand: argparse drops the "--" and would take options of the command for its own.
     own, command = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, None)
-    parser = argparse.ArgumentParser("python -m pytest_llmroof", description="Beside pytest: recordings, gate files and reports.", allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        "python -m pytest_llmroof", description="Beside pytest: recordings, gate files and reports.", allow_abbrev=False
+    )
     parser.add_argument("--version", action="version", version=f"pytest-llmroof {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, verb in VERBS.items():
