@@ -98,13 +98,34 @@ def ask(spec: WindowSpec, block: Block | None = None) -> Window:
 
 
 def _refuse_few(spec: WindowSpec, window: Window) -> None:
+    refuse_few(spec, window, "widen `duration`, choose another `end`, or ask for fewer")
+
+
+def refuse_few(spec: WindowSpec, window: Window, remedy: str) -> None:
+    """SourceError where fewer requests finished than the window asks for, or nobody counted them."""
     if spec.min_requests is None:
         return
     finished = window.counter("requests_finished")
+    if finished is None and window.client is not None:
+        finished = window.client.completed
     if finished is None:
         raise SourceError("these sources do not count finished requests", "leave out `min_requests:`")
     if finished < spec.min_requests:
         raise SourceError(
             f"only {grouped(finished)} of the {grouped(spec.min_requests)} requests asked for (min_requests) finished",
-            "widen `duration`, choose another `end`, or ask for fewer",
+            remedy,
         )
+
+
+def of_files(spec: WindowSpec, window: Window) -> Window:
+    """A window of files: what it asks of a live one either holds for it too, or is said to change nothing."""
+    refuse_few(spec, window, "record the load for longer, or ask for fewer")
+    idle = [
+        *(["`warmup`"] if spec.warmup_seconds else []),
+        *(["`repeat`"] if spec.repeat > 1 else []),
+    ]
+    if not idle:
+        return window
+    change = "changes" if len(idle) == 1 else "change"
+    note = f"{' and '.join(idle)} {change} nothing: this telemetry was recorded before (record --warmup=10s leaves out"
+    return replace(window, notes=(*window.notes, f"{note} the start of a load)"))

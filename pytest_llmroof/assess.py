@@ -22,7 +22,7 @@ from pytest_llmroof.analysis.metrics import Family
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.observing import observe
 from pytest_llmroof.analysis.thresholds import remedy
-from pytest_llmroof.asked import ask, asks
+from pytest_llmroof.asked import ask, asks, of_files
 from pytest_llmroof.baseline.limits import baseline_of, identity_of
 from pytest_llmroof.baseline.matching import Baselines
 from pytest_llmroof.errors import ConfigError, LlmroofError, SourceError
@@ -133,7 +133,7 @@ def read(spec: WindowSpec, taken: Taken | None = None) -> list[Window]:
     if asks(spec):
         return [taken.window if taken and taken.window else ask(spec, taken.block if taken else None)]
     if not spec.sampled:
-        return [_read_files(spec, paths)]
+        return [of_files(spec, _read_files(spec, paths))]
     if taken is None:
         raise SourceError("the window was not measured")
     return [

@@ -108,6 +108,24 @@ def test_a_sample_above_the_limit_is_at_least_what_was_seen(
     assert "found at least 32, expected running.max <= 31 (3.23 % over)" in run.one_line
 
 
+def test_a_recording_with_fewer_requests_than_asked_for(
+    gate: Callable[..., Any], eight_b: Callable[..., None]
+) -> None:
+    eight_b()  # 60 s / 6.6 ms x 16 = 145 456 outputs after the first, 1023 of each request: 142 requests
+    run = gate(decode("ttft.p50 <= 2s", extra="    min_requests: 142\n"))
+    assert run.verdicts == ["pass"]
+    run = gate(decode("ttft.p50 <= 2s", extra="    min_requests: 143\n"))
+    assert run.verdicts == ["no data"]
+    assert "only 142 of the 143 requests asked for (min_requests) finished" in run.one_line
+
+
+def test_what_a_recording_cannot_do_again_is_said(gate: Callable[..., Any], eight_b: Callable[..., None]) -> None:
+    eight_b()
+    run = gate(decode("ttft.p50 <= 1ms", extra="    warmup: 10s\n    repeat: 3\n"))
+    assert run.verdicts == ["fail"]
+    assert "`warmup` and `repeat` change nothing: this telemetry was recorded before" in run.one_line
+
+
 def test_a_mixed_window_asked_for_prefill(gate: Callable[..., Any], eight_b: Callable[..., None]) -> None:
     # 10 prompts/s of 2,900 tokens: 44 % of the peak over the whole window, more while prompts were computed.
     eight_b(context=3000, output=200, batch=24, itl=0.012, prefill=0.5)
