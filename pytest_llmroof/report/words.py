@@ -75,7 +75,7 @@ def _plain_finding(verdict: Verdict, value: float) -> str:
         return phrases["finding"]["plain"].format(meaning=meaning, value=shown, asked=asked).rstrip("; ")
     finding = template.format(value=shown, requests=phrases["requests"].get(statistic or "", ""))
     if kind == "quantile" and isinstance(verdict.outcome, Measurement) and verdict.outcome.bounded.only_low:
-        finding = phrases["beyond"].format(finding=finding)
+        finding = phrases["finding"]["beyond"].format(finding=finding)
     return "; ".join(filter(None, [finding, asked]))
 
 
