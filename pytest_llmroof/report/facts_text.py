@@ -51,7 +51,9 @@ def deployment_text(window: Document) -> str | None:
         return None
     parts = []
     if model is not None:
-        parts.append(f"{model['title']} {deployment['weights']}{_assumed(window, 'weights')}")
+        size = given_weights(window)
+        weights = f"in {size}" if size else f"{deployment['weights']}{_assumed(window, 'weights')}"
+        parts.append(f"{model['title']} {weights}")
     parallel = " ".join(
         f"{name} {deployment[key]}{_assumed(window, key)}"
         for name, key in (("TP", "tensor_parallel"), ("PP", "pipeline_parallel"), ("DP", "data_parallel"))
@@ -63,6 +65,14 @@ def deployment_text(window: Document) -> str | None:
         return text
     peak = f", dense {gpu['precision']} peak" if gpu["peak_flops_per_second"] is not None else ""
     return f"{text} on {gpu['count']} x {gpu['short']} ({gpu['name']}{peak})"
+
+
+def given_weights(window: Document) -> str | None:
+    """``4.92 GB``, where the model's weights were given in bytes, which no precision need be assumed for."""
+    asked = window["asked"]["model"]
+    if window["model"] is None or not isinstance(asked, Mapping) or asked.get("weight_bytes") is None:
+        return None
+    return format_quantity(window["model"]["weight_bytes"], "bytes")
 
 
 def _assumed(window: Document, key: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pytest_llmroof.report.document import shown_word
+from pytest_llmroof.report.facts_text import given_weights
 from pytest_llmroof.report.figures import quantity
 from pytest_llmroof.report.headline import cause_of, judged, one_line, quantity_apart, shorten
 from pytest_llmroof.report.limits import away, expected
@@ -164,10 +165,15 @@ def scope_text(window: Document, verbosity: int = 0) -> str:
             if key == "tensor_parallel" or deployment[key] != 1
         )
         without = f", without {' and '.join(model['left_out'])}" if verbosity > 0 and model["left_out"] else ""
-        parts.append(f"{model['title']} {deployment['weights']}{parallel}{without}")
+        size = given_weights(window)
+        parts.append(f"{model['title']} {f'in {size}' if size else deployment['weights']}{parallel}{without}")
     if not parts:
         return ""
-    assumed = [name for key, name in _ASSUMED.items() if window["provenance"].get(key) == "assumed"]
+    assumed = [
+        name
+        for key, name in _ASSUMED.items()
+        if window["provenance"].get(key) == "assumed" and not (key == "weights" and given_weights(window))
+    ]
     assumed += [f"{key} (its class's default)" for key in (model["class_defaults"] if model else ())]
     if assumed:
         parts.append(f"assumed: {', '.join(assumed)}")

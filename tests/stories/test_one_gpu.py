@@ -63,6 +63,12 @@ def test_a_short_name_says_which_board(gate: Gate) -> None:
     assert "a100-sxm4-40gb" in run.one_line
 
 
+def test_weights_given_in_bytes_are_of_no_assumed_precision(gate: Gate) -> None:
+    run = gate(gates("decode.mbu >= 98%"))
+    assert "8.03B parameters in 4.92 GB, TP 1 (assumed) on 1 x A100 SXM" in run.one_line
+    assert "8.03B parameters in 4.92 GB, TP 1; assumed: tensor parallel, KV cache" in run.one_line
+
+
 def test_sixteen_bit_weights_cannot_be(gate: Gate) -> None:
     """8.03e9 x 2 B in 7.7 ms at 2.039 TB/s is 102 %: the precision is assumed, so it is what is asked about first."""
     run = gate(gates("decode.mbu >= 28%", model="{parameters: 8.03e9}"))
