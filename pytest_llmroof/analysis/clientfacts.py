@@ -20,6 +20,8 @@ from pytest_llmroof.units import format_quantity
 #: A first wave this many times as slow as the rest is a cold one; of fewer requests nothing is said.
 _COLD: Final = 5.0
 _FEWEST: Final = 20
+#: A wait in the client of this share of the mean TTFT is worth a word.
+_WAITED: Final = 0.1
 #: Durations of a benchmark may exceed the window that frames it by as much as clocks differ.
 _LONGER: Final = 1.02
 
@@ -61,12 +63,36 @@ def belongs(window: Window) -> bool | None:
 
 
 def client_notes(window: Window) -> tuple[str, ...]:
-    """What to say of a benchmark: a cold start, or that it is not all of a server's load, or outside of its window."""
+    """What to say of a benchmark: a cold start, waits in the client, or that it is not all of a server's load."""
     client = window.client
     if client is None:
         return ()
     cold = cold_start(client)
-    return (*((cold,) if cold else ()), *_foreign(window, client))
+    held = client_wait(client)
+    return (*((cold,) if cold else ()), *((held,) if held else ()), *_foreign(window, client))
+
+
+def client_wait(client: Client) -> str | None:
+    """How long the client itself held requests back, where that is no small part of what they waited for a token.
+
+    A time to first token counts from sending: the client's own wait is none of the server's, but its users see it.
+    """
+    waits = [one.waited for one in client.requests if one.waited is not None]
+    mean, most = client.waits.get("mean"), client.waits.get("max")
+    if waits and len(waits) == len(client.requests):
+        mean, most = sum(waits) / len(waits), max(waits)
+    if not mean:
+        return None
+    firsts = [one.ttft for one in client.succeeded if one.ttft is not None]
+    stated = client.summaries["ttft"].values.get("mean") if "ttft" in client.summaries else None
+    ttft = sum(firsts) / len(firsts) if firsts else stated
+    if ttft is not None and mean < _WAITED * ttft:
+        return None
+    longest = f", {format_quantity(most, 'seconds')} at most" if most is not None else ""
+    return (
+        f"requests waited {format_quantity(mean, 'seconds')} in {client.title} on average{longest}, before they were "
+        "sent: TTFT and latency count from sending, and do not hold that"
+    )
 
 
 def _foreign(window: Window, client: Client) -> tuple[str, ...]:

@@ -29,7 +29,9 @@ def gauge_statistic(facts: WindowFacts, base: str, statistic: str) -> Outcome:
     metric = f"{base}.{statistic}"
     series = gauge(facts.window, quantity, _combination(base, statistic))
     if series is None:
-        return not_exported(facts, metric, METRICS[base].meaning, "counter")
+        return _stated(facts, metric, quantity, statistic, ceiling) or not_exported(
+            facts, metric, METRICS[base].meaning, "counter"
+        )
     inside = under_load(facts.window, series)
     if statistic == "max":
         return _largest(facts, metric, quantity, series, inside, ceiling)
@@ -43,6 +45,26 @@ def gauge_statistic(facts: WindowFacts, base: str, statistic: str) -> Outcome:
         return NoData(metric, f"{_samples(inside)} inside the load: {reason}", _more(facts))
     mean = sum(inside.values) / len(inside.values)
     return _measured(facts, metric, quantity, inside, mean, "mean of the samples inside the load")
+
+
+def _stated(facts: WindowFacts, metric: str, quantity: str, statistic: str, ceiling: float) -> Outcome | None:
+    """Of samples of which only the largest is known: the least that the largest was, and nothing else."""
+    seen = [engine.largest[quantity] for engine in facts.window.engines if quantity in engine.largest]
+    if not seen:
+        return None
+    why = "the source holds the largest of its samples, not the samples, and some of them lie outside the load"
+    if statistic != "max":
+        return NoData(metric, why, remedy("record"))
+    return Measurement(
+        metric=metric,
+        bounded=Bounded(max(seen), max(seen), max(ceiling, *seen)),
+        unit=METRICS[metric.rpartition(".")[0]].unit,
+        source=source(facts.window, quantity),
+        method="largest sample of a replica: a lower bound, since nothing is known between the samples",
+        judged_by="bounds",
+        undecided=why,
+        settle=remedy("record"),
+    )
 
 
 def _largest(

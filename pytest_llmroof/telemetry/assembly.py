@@ -37,9 +37,10 @@ def engines_of(
                     histograms=moved.histograms,
                     gauges=_gauges(scrapes, identity, clock),
                     finished=moved.finished,
-                    names=moved.names,
+                    names={**{name: last.names[name] for name in last.largest}, **moved.names},
                     facts=last.facts,
                     unusable=moved.unusable,
+                    largest=last.largest,
                 )
             )
     return found

@@ -82,7 +82,17 @@ def _guidellm_request(one: Mapping[str, Any]) -> Request:
         input_tokens=_first(one, "prompt_tokens", "input_metrics.total_tokens"),
         output_tokens=tokens,
         started=_start(one),
+        waited=_guidellm_wait(one),
     )
+
+
+def _guidellm_wait(one: Mapping[str, Any]) -> float | None:
+    """From when its schedule meant the request to be sent to when it was; as it states it, else as its times tell."""
+    stated, meant = number(one.get("request_dispatch_delay")), number(at(one, "info.timings.targeted_start"))
+    sent = number(at(one, "info.timings.request_start"))
+    if stated is not None or meant is None or sent is None:
+        return stated
+    return max(0.0, sent - meant)
 
 
 def _start(one: Mapping[str, Any]) -> float | None:
@@ -115,8 +125,10 @@ def of_aiperf(records: Iterable[Mapping[str, Any]]) -> tuple[Request, ...]:
 def _aiperf_request(one: Mapping[str, Any]) -> Request:
     start = number(at(one, "metadata.request_start_ns"))
     started = start / 1e9 if start is not None else None
+    credit = number(at(one, "metadata.credit_issued_ns"))
+    waited = max(0.0, start - credit) / 1e9 if start is not None and credit is not None else None
     if one.get("error") or at(one, "metadata.was_cancelled"):
-        return Request(started=started, failed=True)
+        return Request(started=started, failed=True, waited=waited)
     metrics = one.get("metrics")
     tokens = _valued(metrics, "output_sequence_length")
     ttft, e2e = _valued(metrics, "time_to_first_token"), _valued(metrics, "request_latency")
@@ -130,6 +142,7 @@ def _aiperf_request(one: Mapping[str, Any]) -> Request:
         input_tokens=_valued(metrics, "input_sequence_length"),
         output_tokens=tokens,
         started=started,
+        waited=waited,
     )
 
 
@@ -168,6 +181,29 @@ def _inference_perf_request(one: Mapping[str, Any]) -> Request:
         input_tokens=number(at(one, "info.input_tokens")),
         output_tokens=tokens,
         started=start,
+    )
+
+
+def of_trtllm(records: Iterable[Mapping[str, Any]]) -> tuple[Request, ...]:
+    """trtllm-bench's --request_json: times on one clock, in nanoseconds."""
+    return tuple(map(_trtllm_request, records))
+
+
+def _trtllm_request(one: Mapping[str, Any]) -> Request:
+    start, end = number(one.get("start_timestamp")), number(one.get("end_timestamp"))
+    tokens = number(one.get("num_output_tokens", one.get("output_tokens")))
+    if start is None or end is None or not tokens or one.get("error_tokens"):
+        return Request(started=start / 1e9 if start is not None else None, failed=True)
+    first = number(one.get("first_token_timestamp"))  # -1, where nothing told
+    e2e = max(0.0, end - start) / 1e9
+    ttft = (first - start) / 1e9 if first and first >= start else None
+    return Request(
+        ttft=ttft,
+        e2e=e2e,
+        tpot=per_token(e2e, ttft, tokens),
+        input_tokens=number(one.get("num_input_tokens")),
+        output_tokens=tokens,
+        started=start / 1e9,
     )
 
 
@@ -216,4 +252,5 @@ INSIDE: Final[dict[str, Callable[[Mapping[str, Any]], tuple[Request, ...]]]] = {
 APART: Final[dict[str, Callable[[Iterable[Mapping[str, Any]]], tuple[Request, ...]]]] = {
     "aiperf": of_aiperf,
     "inference-perf": of_inference_perf,
+    "trtllm-bench": of_trtllm,
 }

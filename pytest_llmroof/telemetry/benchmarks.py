@@ -82,6 +82,7 @@ def client_of(key: str, run: Run, location: str) -> Client:
         ended_local=_local(run, tool),
         requests=requests,
         definitions=_definitions(tool),
+        waits=_waits(run, tool),
         settings=_settings(run, tool),
         notes=tuple(texts(run.get("notes"))) if "notes" in tool else (),
         remedies=tool["remedies"],
@@ -202,6 +203,13 @@ def _percent(value: float | None) -> float | None:
 def _definitions(tool: Tool) -> dict[str, str]:
     stated = {name: latency["definition"] for name, latency in tool["latencies"].items()}
     return {**stated, **tool.get("record_definitions", {})}
+
+
+def _waits(run: Run, tool: Tool) -> dict[str, float]:
+    """How long requests waited in the client, as it states it. A schedule that was kept early has no wait."""
+    stated = at(run, tool["waits"]) if "waits" in tool else None
+    found = {name: number(stated.get(name)) for name in ("mean", "max")} if isinstance(stated, Mapping) else {}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _settings(run: Run, tool: Tool) -> dict[str, str]:

@@ -17,7 +17,8 @@ class Request:
     ``ttft`` counts from sending, ``e2e`` to the last token. ``tpot`` is (e2e - ttft) / (output tokens - 1) unless the
     tool says otherwise; a single token has none. ``itls`` are the times between the pieces that came in, a piece being
     one token or several: as ``piece_tokens`` says of every piece, the first one included, where the tool knows it.
-    ``started`` is on the run's own clock. Of a failed request only ``started`` counts.
+    ``started`` is on the run's own clock. ``waited`` is how long the client itself held it back before it was sent,
+    which no latency holds. Of a failed request only these two count.
     """
 
     ttft: float | None = None
@@ -29,6 +30,7 @@ class Request:
     started: float | None = None
     failed: bool = False
     piece_tokens: tuple[float, ...] = ()
+    waited: float | None = None
 
     def seconds(self, latency: str) -> float | None:
         """One latency of this request; its mean time between pieces for ``itl``."""
@@ -89,6 +91,8 @@ class Client:
     summaries: Mapping[str, Summary] = field(default_factory=dict)
     definitions: Mapping[str, str] = field(default_factory=dict)
     """How the per-request figures of each latency are defined."""
+    waits: Mapping[str, float] = field(default_factory=dict)
+    """What the tool states of how long requests waited in the client before they were sent (``mean``, ``max``)."""
     settings: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     remedies: Mapping[str, str] = field(default_factory=dict)

@@ -45,7 +45,8 @@ class Page:
     ``scraped_at`` is Unix seconds, ``scrape_seconds`` how long the scrape took (0 where unknown). ``endpoint`` is the
     address without user, password and query. ``types`` are the declared ones by metric name. ``unterminated`` tells
     that the last line does not end in a line feed, so that its value may have been cut. ``relative_clock``:
-    ``scraped_at`` is no Unix time, but counts from where the page's server began to tell.
+    ``scraped_at`` is no Unix time, but counts from where the page's server began to tell. ``largest`` are gauges of
+    which no sample is known but the largest of a time.
     """
 
     location: str
@@ -57,6 +58,7 @@ class Page:
     openmetrics: bool = False
     unterminated: bool = False
     relative_clock: bool = False
+    largest: tuple[Sample, ...] = ()
 
     @property
     def clock(self) -> float | None:

@@ -1,7 +1,8 @@
 """From the telemetry that a user names to one Window.
 
 What makes a window: a recording's folder, two or more scrapes, or a single one, which covers the time since the
-server's start; a load generator's result, beside them or alone. The rules, in order:
+server's start; a load generator's result, beside them or alone, with what it saw of the server itself. The rules, in
+order:
 
 - Pages are told apart by server (``# endpoint``, the recorder's file name, the folder) and ordered by their clock.
 - Of several served models one must be named. Every other series of the same name is an engine of its own.
@@ -55,6 +56,10 @@ def read_window(
     for located in sources.pages():
         servers.setdefault(located.group, []).append(scrape_of(located.page, located.source, engines))
         recorded |= located.recorded
+    served = any(scrape.engine for scrapes in servers.values() for scrape in scrapes)
+    for located in sources.exported(served):
+        servers.setdefault(located.group, []).append(scrape_of(located.page, located.source, engines))
+        recorded = True
     notes = tuple(sources.losses())
     served = any(scrape.engine for scrapes in servers.values() for scrape in scrapes)
     results = None if served else _results(sources)

@@ -88,7 +88,7 @@ def _merged(clients: Sequence[Client]) -> list[Client]:
     """The runs: records and summary of one run are one, and stages that a summary covers are no runs of their own."""
     kept = list(clients)
     for records in [one for one in clients if one.requests and not one.summaries and one.completed]:
-        same = [one for one in kept if one.summaries and (one.tool, one.completed) == (records.tool, records.completed)]
+        same = [one for one in kept if one.summaries and one.tool == records.tool and _same_run(one, records)]
         if len(same) == 1 and not same[0].requests:
             kept[kept.index(same[0])] = _joined(same[0], records)
             kept.remove(records)
@@ -101,11 +101,17 @@ def _merged(clients: Sequence[Client]) -> list[Client]:
     return kept
 
 
+def _same_run(summary: Client, records: Client) -> bool:
+    """As many completed requests; of a tool that counts no failures, as many in all."""
+    return summary.completed in (records.completed, records.total if summary.failed is None else records.completed)
+
+
 def _joined(summary: Client, records: Client) -> Client:
     return replace(
         summary,
         location=f"{summary.location} + {records.location}",
         requests=records.requests,
+        completed=records.completed,
         failed=records.failed if records.failed is not None else summary.failed,
         started=records.started or summary.started,
         input_tokens=summary.input_tokens if summary.input_tokens is not None else records.input_tokens,

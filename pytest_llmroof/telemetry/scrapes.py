@@ -58,7 +58,7 @@ def scrape_of(page: Page, source: str, engines: Mapping[str, EngineNames] | None
     """What a window needs of a page."""
     engine = recognised(page, engines)
     exporter, gpus = page_readings(page)
-    found = snapshots(page, engine) if engine else ()
+    found = _with_largest(snapshots(page, engine), page, engine) if engine else ()
     return Scrape(
         location=page.location,
         source=source,
@@ -72,6 +72,19 @@ def scrape_of(page: Page, source: str, engines: Mapping[str, EngineNames] | None
         sample_names=() if engine else tuple(dict.fromkeys(sample.name for sample in page.samples))[:3],
         unterminated=page.unterminated,
         relative_clock=page.relative_clock,
+    )
+
+
+def _with_largest(found: tuple[Snapshot, ...], page: Page, engine: EngineNames) -> tuple[Snapshot, ...]:
+    """The snapshots with the largest samples of gauges, where a page holds nothing else of them."""
+    if not page.largest:
+        return found
+    tops = {one.identity: one for one in snapshots(replace(page, samples=page.largest), engine)}
+    return tuple(
+        replace(one, largest=tops[one.identity].gauges, names={**tops[one.identity].names, **one.names})
+        if one.identity in tops
+        else one
+        for one in found
     )
 
 

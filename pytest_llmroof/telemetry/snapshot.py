@@ -52,6 +52,8 @@ class Snapshot:
     disabled: frozenset[str] = frozenset()
     declared: frozenset[str] = frozenset()
     damaged: Mapping[str, str] = field(default_factory=dict)
+    largest: Mapping[str, float] = field(default_factory=dict)
+    """The largest sample of gauges of which no other is known."""
 
     def work(self, quantities: tuple[str, ...]) -> float:
         """The running total of everything that moves when the engine works."""

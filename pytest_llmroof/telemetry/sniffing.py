@@ -11,7 +11,7 @@ from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.bodies import is_json
 from pytest_llmroof.telemetry.smi import is_table
 
-Content = Literal["metrics", "json", "html", "empty", "binary", "text", "table"]
+Content = Literal["metrics", "json", "html", "empty", "binary", "text", "table", "statistics"]
 
 _HEAD_BYTES: Final = 16_384
 _COMMENT: Final = r"^#[ \t]*(HELP|TYPE|scraped_at|scrape_seconds|endpoint)[ \t]"
@@ -56,6 +56,8 @@ def content_of(head: bytes) -> Content:
         return "json"
     if is_table(text):
         return "table"
+    if start.startswith("# AIPerf Server Metrics Export"):
+        return "statistics"
     if _METRICS.search(text):
         return "metrics"
     if start.startswith("<"):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_llmroof.errors import SourceError
+from pytest_llmroof.telemetry.aiperfserver import ServerExport, chosen, server_export
 from pytest_llmroof.telemetry.answers import EMPTY, Answer, Answers, without_head
 from pytest_llmroof.telemetry.benchmarks import LLAMA_BENCH, Run, clients_of, records_client, tool_runs, unread_reason
 from pytest_llmroof.telemetry.bodies import MAXIMUM_BYTES, MAXIMUM_JSON_BYTES, decoded, records_of
@@ -39,6 +40,7 @@ _REASONS: Final[dict[Content, str]] = {
     "text": "no reader here knows it",
     "metrics": "metrics",
     "table": "a table of GPU counters",
+    "statistics": "AIPerf's table has no buckets: server_metrics_export.json of the same run is read",
 }
 
 
@@ -62,6 +64,7 @@ class Sources:
     ``bad`` are scrapes of a recording that could not be read, by their names' group, beside how many ``good`` ones it
     has; ``failed`` are those that the recorder noted. ``answers`` are an engine's records in JSON, by server;
     ``clients`` are runs of load generators, ``engine_runs`` those of tools that measure an engine without any requests.
+    ``exports`` is what a load generator saw of the servers, each with its source.
     ``engines`` are those that pages may be of, None for the known ones. Files ``elsewhere`` are read by others.
     """
 
@@ -75,6 +78,7 @@ class Sources:
     clients: list[Client] = field(default_factory=list)
     engine_runs: list[tuple[str, list[Run]]] = field(default_factory=list)
     tables: list[GpuTable] = field(default_factory=list)
+    exports: list[tuple[str, ServerExport]] = field(default_factory=list)
     elsewhere: frozenset[Path] = frozenset()
 
     def pages(self) -> Iterator[Located]:
@@ -97,6 +101,14 @@ class Sources:
             if answers.engine is None:
                 self.unread.extend((answer.location, EMPTY) for answer in answers.answers)
             self.failed.extend([answers.missing] if answers.missing else [])
+
+    def exported(self, served: bool) -> Iterator[Located]:
+        """The servers' pages as a load generator saw them, where their own are not there (``served``)."""
+        used, unread = chosen(self.exports, served)
+        self.unread.extend(unread)
+        for source, export in used:
+            self.failed.extend(f"{export.location}: {note}" for note in export.notes)
+            yield from (Located(page, page.endpoint or "", source, recorded=True) for page in export.pages)
 
     def losses(self) -> Iterator[str]:
         """What to say of scrapes that are missing. SourceError where too many of one server's could not be read."""
@@ -123,7 +135,7 @@ class Sources:
             return
         if content == "table" and self._read_table(path, shown):
             return
-        if content in ("json", "binary", "text", "table") and not _PAGE_NAME.fullmatch(path.name):
+        if content in ("json", "binary", "text", "table", "statistics") and not _PAGE_NAME.fullmatch(path.name):
             self.unread.append((shown, _REASONS[content]))
             return
         page = parse_page(_body(path, shown), shown, _KNOWN)
@@ -191,6 +203,10 @@ class Sources:
     def _read_json(self, path: Path, location: str, group: str, source: str) -> bool:
         """Keep what a JSON file holds: an engine's records, or results of a benchmark. False where it is neither."""
         text = decoded(_body(path, location, MAXIMUM_JSON_BYTES), location, MAXIMUM_JSON_BYTES)
+        export = server_export(text, location)
+        if export is not None:
+            self.exports.append((source or location, export))
+            return True
         if self._read_records(text, location, group, source):
             return True
         table = read_amd_json(text, location)

@@ -101,6 +101,8 @@ class Engine:
     """Quantities that it exposes, but of which no increase could be taken, each with the reason."""
     place: Mapping[str, str] = field(default_factory=dict)
     """Labels that say where it was scraped (pod, node, instance, namespace), where a Prometheus tells them."""
+    largest: Mapping[str, float] = field(default_factory=dict)
+    """The largest sample of gauges of which the source holds no other: what lay between is not known."""
     shared: Mapping[str, str] = field(default_factory=dict)
     """Quantities that are an equal part of what stands beside all engines, each with whose they are."""
 

@@ -10,6 +10,7 @@ import pytest
 from benchmark_files import detailed, measured, vllm_result, window_of, write
 from vllm_pages import write_pages
 
+from pytest_llmroof.analysis.clientfacts import client_wait
 from pytest_llmroof.analysis.measurement import Measurement
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.client import Client
@@ -149,6 +150,7 @@ def test_vllm_latency_and_throughput(tmp_path: Path) -> None:
 
 def guidellm(**changes: Any) -> dict[str, Any]:
     """Two requests of 0.5 and 0.9 s with 11 tokens; the second began when the measured time was over."""
+
     def request(start: float, ttft: float, latency: float) -> dict[str, Any]:
         return {
             "request_start_time": start, "request_latency": latency, "prompt_tokens": 50, "output_tokens": 11,
@@ -221,6 +223,49 @@ def test_aiperf_records_name_their_units_and_warm_up(tmp_path: Path) -> None:
     assert first.itls == (0.01, 0.03)
     assert single.tpot is None
     assert client.duration_seconds == pytest.approx(1.2)  # from the first start to 1 + 0.2 s
+
+
+def trtllm_record(place: int, first: int, last: int, tokens: int, errors: int = 0) -> dict[str, Any]:
+    """A record of trtllm-bench --request_json; times in ms behind its start, on a clock of nanoseconds."""
+    start = 7_000_000_000_000 + place * 1_000_000
+    return {
+        "id": place, "num_input_tokens": 128, "error_tokens": errors, "start_timestamp": start,
+        "first_token_timestamp": -1 if first < 0 else start + first * 1_000_000,
+        "end_timestamp": start + last * 1_000_000, "decode_iteration": tokens - 1, "num_output_tokens": tokens,
+        "output": "text", "output_tokens": tokens,
+    }  # fmt: skip
+
+
+def trtllm_report(requests: int) -> dict[str, Any]:
+    return {
+        "engine": {"model": "tiny"}, "world_info": {"tp_size": 1, "max_batch_size": 8},
+        "request_info": {"num_requests": requests, "avg_input_length": 128.0, "avg_output_length": 11.0},
+        "performance": {"total_latency_ms": 600.0, "avg_request_latency_ms": 550.0},
+    }  # fmt: skip
+
+
+def test_trtllm_bench_writes_single_requests(tmp_path: Path) -> None:
+    records = [trtllm_record(0, 100, 500, 11), trtllm_record(1, -1, 600, 11)]
+    client = client_of(write(tmp_path / "requests.json", records))
+    streamed, whole = client.requests
+    # (500 - 100) ms over the 10 tokens behind the first one; without streaming nothing tells the first one's time.
+    assert (streamed.ttft, streamed.e2e, streamed.tpot) == pytest.approx((0.1, 0.5, 0.04))
+    assert whole.e2e == pytest.approx(0.6)
+    assert (whole.ttft, whole.tpot) == (None, None)
+    # From the first one's start to the second one's end: 1 + 600 ms. The clock is none of Unix time.
+    assert client.duration_seconds == pytest.approx(0.601)
+    assert client.started is None
+    assert (client.input_tokens, client.output_tokens) == (256, 22)
+
+
+def test_trtllm_bench_report_and_requests_are_one_run(tmp_path: Path) -> None:
+    write(tmp_path / "report.json", trtllm_report(3))
+    records = [trtllm_record(0, 100, 500, 11), trtllm_record(1, 100, 600, 11), trtllm_record(2, 100, 200, 11, errors=1)]
+    write(tmp_path / "requests.json", records)
+    client = client_of(tmp_path)
+    # The report counts the failed one as well, and does not tell that it failed.
+    assert (client.completed, client.failed, len(client.requests)) == (2, 1, 3)
+    assert client.duration_seconds == pytest.approx(0.6)
 
 
 def aiperf_summary() -> dict[str, Any]:
@@ -375,3 +420,58 @@ def test_nonsense_under_a_key_never_breaks_the_reader(tmp_path: Path, key: str, 
     for metric in (*measurements, "goodput(ttft<=2s, tpot<=50ms)", "decode.mbu", "ttft.p99", "errors.rate"):
         outcome = measurements[metric]
         assert not isinstance(outcome, Measurement) or outcome.value >= 0
+
+
+def test_what_waited_in_the_client_is_no_time_to_first_token(tmp_path: Path) -> None:
+    # Three requests were meant to go at 0 s, of which the client sent one at a time: at 0, 15 and 30 s.
+    records = []
+    for sent, milliseconds in ((0, 800), (15, 900), (30, 700)):
+        record = aiperf_record(1.8e9 + sent, milliseconds, milliseconds + 100, 11)
+        record["metadata"]["credit_issued_ns"] = int(1.8e9) * 10**9
+        records.append(record)
+    client = client_of(write(tmp_path / "profile_export.jsonl", *records))
+    assert [one.waited for one in client.requests] == pytest.approx([0, 15, 30])
+    measurements = measured(tmp_path / "profile_export.jsonl")
+    ttft = measurements["ttft.max"]
+    assert isinstance(ttft, Measurement)
+    assert ttft.value == pytest.approx(0.9)  # not 30.7
+    assert "without its wait in the client" in ttft.method
+    # (0 + 15 + 30) / 3 = 15 s
+    assert client_wait(client) == (
+        "requests waited 15 s in AIPerf on average, 30 s at most, before they were sent: TTFT and latency count from "
+        "sending, and do not hold that"
+    )
+
+
+def test_reference_case_of_a_client_that_queues(shared_data: Path, tmp_path: Path) -> None:
+    case = shared_data / "cases/42-ttft-contains-client-queue"
+    expected = json.loads((case / "expected.json").read_text(encoding="utf-8"))
+    records = []
+    for one in json.loads((case / "client.json").read_text(encoding="utf-8")):
+        ttft = 1e3 * (one["first_token_s"] - one["sent_s"])
+        record = aiperf_record(1.8e9 + one["sent_s"], ttft, ttft, 1)
+        record["metadata"]["credit_issued_ns"] = int((1.8e9 + one["submit_s"]) * 1e9)
+        records.append(record)
+    client = client_of(write(tmp_path / "profile_export.jsonl", *records))
+    assert [one.ttft for one in client.requests] == pytest.approx(expected["ttft_send"])
+    assert [one.waited for one in client.requests] == pytest.approx(expected["client_wait"])
+
+
+def test_guidellm_tells_how_late_it_sent(shared_data: Path) -> None:
+    # request_dispatch_delay of the first request: 1795977567.7061033 - 1795977567.6993494.
+    client = client_of(shared_data / "captures/bench_tools/guidellm/benchmarks.json")
+    assert client.requests[0].waited == pytest.approx(0.0067539215)
+
+
+def test_inference_perf_states_its_delay(shared_data: Path) -> None:
+    client = client_of(shared_data / "benchmarks/inference-perf-vllm-summary_lifecycle_metrics.json")
+    assert client.waits == pytest.approx({"mean": 9.252348675844125, "max": 43.26031033799518})
+    assert "9.25 s in inference-perf" in (client_wait(client) or "")
+
+
+def test_a_short_wait_is_not_worth_a_word(tmp_path: Path) -> None:
+    record = aiperf_record(1.8e9, 800, 900, 11)
+    record["metadata"]["credit_issued_ns"] = record["metadata"]["request_start_ns"] - 2_000_000
+    client = client_of(write(tmp_path / "profile_export.jsonl", record))
+    assert client.requests[0].waited == pytest.approx(0.002, rel=1e-3)  # of doubles that hold nanoseconds
+    assert client_wait(client) is None
