@@ -18,8 +18,6 @@ Document = dict[str, Any]
 
 #: Names of the fixtures that make a test one of ours.
 _FIXTURES: Final = frozenset(("llmroof", "llmroof_factory", "llmroof_gpu"))
-#: With one of these on the command line, GitHub gets a summary and annotations.
-_PUBLISHING: Final = frozenset(("--llmroof-report", "--llmroof-gate"))
 #: Under which key a worker tells the controller what it collected.
 _WORKER_KEY: Final = "llmroof"
 
@@ -176,9 +174,9 @@ class Aggregator(Hooks):
 
     @property
     def _published(self) -> bool:
-        """Whether GitHub is told: it runs this, and the command line asks for gates or reports by name."""
+        """Whether GitHub is told: it runs this, and the command line has an option that concerns gates."""
         here = os.environ.get("GITHUB_STEP_SUMMARY") or os.environ.get("GITHUB_ACTIONS")
-        return bool(here) and not _PUBLISHING.isdisjoint(settings(self.config).asked)
+        return bool(here) and bool(settings(self.config).asked)
 
     def _write(self, session: pytest.Session) -> None:
         from pytest_llmroof.account import account, write_reports

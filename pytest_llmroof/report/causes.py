@@ -17,7 +17,8 @@ def attribution_document(attribution: Attribution | None) -> list[Document]:
             "cause": part.cause,
             "seconds": part.seconds,
             "share": part.share,
-            "observed": part.observed,
+            # A floor is no estimate: it is worked out from what was counted.
+            "observed": part.observed or part.cause.startswith(("memory floor", "compute floor")),
             "source": part.source,
         }
         for part in (attribution.shares if attribution else ())

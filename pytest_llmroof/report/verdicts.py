@@ -17,7 +17,7 @@ def gate_document(assessment: Assessment, verdict: Verdict) -> Document:
     """One gate: what was asked, what was found, and why."""
     gate, outcome = verdict.gate, verdict.outcome
     return {
-        "expression": gate.expression,
+        "expression": gate.canonical,
         "node_id": f"{assessment.spec.id}::{gate.name}",
         "id": gate.id,
         "why": gate.why,

@@ -62,6 +62,12 @@ def test_without_such_an_option_nothing_is_written(project: Any, summary: Path) 
     assert not summary.exists()
 
 
+def test_any_option_that_concerns_gates_is_enough(project: Any, summary: Path) -> None:
+    project.gates(FAILS)
+    assert len(annotated(project.run("--llmroof-gpu=h100"))) == 1
+    assert "**Blocked: " in summary.read_text()
+
+
 def test_elsewhere_nothing_is_written(project: Any, summary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GITHUB_ACTIONS")
     monkeypatch.delenv("GITHUB_STEP_SUMMARY")

@@ -189,8 +189,8 @@ def test_a_bar_is_whole_and_says_how_each_part_is_known() -> None:
     assert found.parts[-1].start + found.parts[-1].width == pytest.approx(100, abs=0.01)
     assert sum(int(part.percent.removesuffix(" %")) for part in found.parts) == 100
     assert {part.cause: part.known for part in found.parts} == {
-        "memory floor: weights": "observed",
-        "memory floor: KV": "observed",
+        "memory floor: weights": "computed",
+        "memory floor: KV": "computed",
         "exposed communication: transport": "observed",
         "idle: between steps": "observed",
         "kernel ceiling": "estimated",

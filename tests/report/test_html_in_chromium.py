@@ -150,7 +150,7 @@ def test_a_screen_reader_finds_its_way(browser: Browser, everything: Path, width
     assert len(charts) == 1  # the one for this width
     bars = [name for role, name, _ in met if role == "image" and "memory floor: weights" in name]
     # 10.4 of 26.2 ms are 39.6 %, 0.45 ms 1.7 %: rounded so that all add up to 100.
-    assert "39 % memory floor: weights (observed), 2 % memory floor: KV" in bars[0]
+    assert "39 % memory floor: weights (computed), 2 % memory floor: KV" in bars[0]
     assert "row" in found
     assert found.count("columnheader") > 3 or width == 390
 

@@ -104,8 +104,8 @@ def _parts(shares: Sequence[Document]) -> tuple[Part, ...]:
 
 
 def _known(share: Document) -> Known:
+    if (share["source"] or "").startswith("roofline"):
+        return "computed"
     if share["observed"]:
         return "observed"
-    if share["cause"] == "not attributed":
-        return "remainder"
-    return "computed" if share["source"] == "roofline" else "estimated"
+    return "remainder" if share["cause"] == "not attributed" else "estimated"
