@@ -8,8 +8,9 @@ sound, as the least that the largest was.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pytest_llmroof.errors import SourceError
@@ -84,7 +85,10 @@ def chosen(
     """
     used = [one for one in exports if one[1].every_scrape] or list(exports)
     if len(used) == 1 and not used[0][1].pages:
-        return [], [(one.location, "; ".join(one.notes) or "no server's metrics are in it") for _, one in exports]
+        return [], [
+            (one.location, "; ".join(one.notes) or "no statistics of a server in a form that is known here")
+            for _, one in exports
+        ]
     if served:
         return [], [(one.location, "what AIPerf saw of the server, whose own pages are read") for _, one in exports]
     if len(used) > 1:
@@ -210,17 +214,20 @@ def _pages(
         largest=tuple(series[0] for series in server.largest.values() if len(series) == 1),
     )
     engine = recognised(after)
-    unsure = [one for one in server.series if one.seconds is not None and one.seconds < _LATE * seconds]
-    lost = list(unsure)
+    late = {one.name for one in server.series if one.seconds is not None and one.seconds < _LATE * seconds}
+    if late:
+        names = ", ".join(sorted(late))
+        notes.append(f"{names} appeared during the run: AIPerf counts from the first scrape on, so it is not used")
     if engine is not None and engine.absent_until_fed:
         # What it had counted when it first appeared is in no increase: that may be all of a series that gained nothing.
-        lost += [one for one in server.series if one.seconds is None and one.name in engine.targets]
-        after = _without(after, lost)
-    if unsure:
-        names = ", ".join(dict.fromkeys(one.name for one in unsure))
-        notes.append(f"{names} appeared during the run: AIPerf counts from the first scrape on, so it is not used")
-    skipped = {id(one) for one in lost}
-    zeros = tuple(sample for one in server.series if id(one) not in skipped for sample in one.zeros)
+        still = {one.name for one in server.series if one.seconds is None} & engine.targets.keys() - late
+        if still:
+            names = ", ".join(sorted(still))
+            notes.append(f"{names} gained nothing, or appeared during the run with all that it counted: it is not used")
+        late |= still
+        after = _unknown(after, [one for one in server.series if one.name in late])
+    # Without any of its series before the run, the increase of a name is not known.
+    zeros = tuple(sample for one in server.series if one.name not in late for sample in one.zeros)
     before = Page(
         location=location,
         samples=zeros + tuple(server.facts),
@@ -231,13 +238,11 @@ def _pages(
     return before, after
 
 
-def _without(page: Page, series: Sequence[_Series]) -> Page:
-    left_out = {id(sample) for one in series for sample in one.samples}
-    kept = tuple(sample for sample in page.samples if id(sample) not in left_out)
-    return Page(
-        page.location, kept, scraped_at=page.scraped_at, scrape_seconds=page.scrape_seconds, endpoint=page.endpoint,
-        largest=page.largest,
-    )  # fmt: skip
+def _unknown(page: Page, series: Sequence[_Series]) -> Page:
+    """The page without the values of some series: where absence means 0, they must not be absent."""
+    unknown = {id(sample) for one in series for sample in one.samples}
+    samples = [one._replace(value=math.nan) if id(one) in unknown else one for one in page.samples]
+    return replace(page, samples=tuple(samples))
 
 
 def _histogram(

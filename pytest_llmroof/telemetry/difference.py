@@ -198,7 +198,9 @@ def _derive(found: Difference, later: Snapshot, engine: EngineNames) -> None:
     for quantity, rules in engine.derived.items():
         if quantity in found.counters:
             continue
-        for value, name in _derivations(found, later, rules):
+        # One that is there, but cannot be read, is not 0.
+        usable = [rule for rule in rules if "zero_where" not in rule or quantity not in found.unusable]
+        for value, name in _derivations(found, later, usable):
             if value >= 0 and math.isfinite(value):
                 found.counters[quantity], found.names[quantity] = value, name
                 break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -9,9 +10,12 @@ from typing import Any
 
 import pytest
 from benchmark_files import found, measured, missing, window_of, write
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from vllm_pages import write_pages
 
 from pytest_llmroof.errors import SourceError
+from pytest_llmroof.telemetry.aiperfserver import server_export
 
 EXPORT = "benchmarks/aiperf-0.13.0-server_metrics_export.json"
 URL = "http://127.0.0.1:8101/metrics"
@@ -116,6 +120,57 @@ class TestStatistics:
         window = window_of(write(tmp_path / "export.json", export))
         assert "generation_tokens" not in window.engines[0].counters
         assert any("vllm:generation_tokens_total appeared during the run" in note for note in window.notes)
+
+    def test_one_late_series_of_several_spoils_their_sum(self, export: dict[str, Any], tmp_path: Path) -> None:
+        for one in export["metrics"]["vllm:request_success"]["series"]:
+            if one["labels"]["finished_reason"] == "length":
+                one["stats"]["rate"] *= 2
+        (engine,) = window_of(write(tmp_path / "export.json", export)).engines
+        assert engine.finished == {}
+        # How many finished is what their latencies count; of failures nothing is known.
+        assert engine.counters["requests_finished"] == 60
+        assert "requests_errored" not in engine.counters
+
+    def test_what_an_engine_shows_once_it_is_fed_may_have_begun_at_any_count(
+        self, export: dict[str, Any], tmp_path: Path
+    ) -> None:
+        def counter(total: float, **labels: str) -> dict[str, Any]:
+            series = {"endpoint_url": URL, "labels": {"model_name": "tiny", **labels}}
+            return {"type": "counter", "series": [series | {"stats": {"total": total, "rate": total / 10}}]}
+
+        # SGLang: cached tokens that gained nothing may have appeared during the run, with all that was cached.
+        export["metrics"] = {
+            "sglang:prompt_tokens": counter(1000), "sglang:generation_tokens": counter(500),
+            "sglang:num_requests": counter(10), "sglang:cached_tokens": counter(0),
+        }  # fmt: skip
+        window = window_of(write(tmp_path / "export.json", export))
+        (engine,) = window.engines
+        assert (window.kind, engine.counters["generation_tokens"]) == ("sglang", 500)
+        assert window.duration_seconds == pytest.approx(10)
+        assert "prompt_tokens_cached" not in engine.counters
+        assert "prompt_tokens_cached" in engine.unusable
+        assert any("sglang:cached_tokens_total gained nothing, or appeared" in note for note in window.notes)
+
+    def test_several_servers_are_several_engines(self, export: dict[str, Any], tmp_path: Path) -> None:
+        other = "http://user:secret@127.0.0.1:8102/metrics"
+        export["summary"]["endpoint_info"][other] = export["summary"]["endpoint_info"][URL]
+        for metric in export["metrics"].values():
+            metric["series"] += [one | {"endpoint_url": other} for one in metric["series"]]
+        window = window_of(write(tmp_path / "export.json", export))
+        assert len(window.engines) == 2
+        assert window.counter("generation_tokens") == 2 * 60 * 32
+        assert "secret" not in repr(window)
+
+    @given(damage=st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists, max_leaves=3))
+    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    def test_anything_in_a_place_is_read_or_refused(self, export: dict[str, Any], damage: Any) -> None:
+        for metric, key in (("vllm:generation_tokens", "total"), ("vllm:time_to_first_token_seconds", "count")):
+            for place in ("stats", "labels", "buckets", key):
+                changed = json.loads(json.dumps(export))
+                series = changed["metrics"][metric]["series"][0]
+                (series["stats"] if place == key else series)[place] = damage
+                with contextlib.suppress(SourceError):
+                    server_export(json.dumps(changed), "export.json")
 
     def test_nothing_moved(self, export: dict[str, Any], tmp_path: Path) -> None:
         for metric in export["metrics"].values():
