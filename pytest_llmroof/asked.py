@@ -118,14 +118,11 @@ def refuse_few(spec: WindowSpec, window: Window, remedy: str) -> None:
 
 
 def of_files(spec: WindowSpec, window: Window) -> Window:
-    """A window of files: what it asks of a live one either holds for it too, or is said to change nothing."""
+    """A window of files: what it asks of a live one holds for it too, or is said to change nothing."""
     refuse_few(spec, window, "record the load for longer, or ask for fewer")
-    idle = [
-        *(["`warmup`"] if spec.warmup_seconds else []),
-        *(["`repeat`"] if spec.repeat > 1 else []),
-    ]
-    if not idle:
-        return window
-    change = "changes" if len(idle) == 1 else "change"
-    note = f"{' and '.join(idle)} {change} nothing: this telemetry was recorded before (record --warmup=10s leaves out"
-    return replace(window, notes=(*window.notes, f"{note} the start of a load)"))
+    notes = []
+    if spec.warmup_seconds and window.kind == "profile":
+        notes.append("`warmup` changes nothing of a profile")
+    if spec.repeat > 1:
+        notes.append("`repeat` changes nothing: this telemetry was recorded before")
+    return replace(window, notes=(*window.notes, *notes)) if notes else window

@@ -151,6 +151,7 @@ def _read_files(spec: WindowSpec, paths: Sequence[tuple[Path, str]]) -> Window:
         served_model_name=spec.served_model_name,
         engines=with_engines(spec.engines),
         elsewhere=profiles,
+        warmup_seconds=spec.warmup_seconds,
     )
     if spec.duration_fallback:
         window = read_lasting()

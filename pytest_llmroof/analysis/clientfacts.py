@@ -164,8 +164,9 @@ def _decode_seconds(client: Client) -> tuple[float, float] | None:
 
 def _most(client: Client) -> float | None:
     """The most requests that were under way at a time, as they began and ended, else as the tool limits them."""
-    spans = [(one.started, one.started + one.e2e) for one in client.succeeded if one.started is not None and one.e2e]
-    if client.complete and spans and len(spans) == len(client.succeeded):
+    requests = (*client.succeeded, *(client.cut.under_way if client.cut else ()))
+    spans = [(one.started, one.started + one.e2e) for one in requests if one.started is not None and one.e2e]
+    if client.complete and spans and len(spans) == len(requests):
         moves = sorted([(start, 1) for start, _ in spans] + [(end, -1) for _, end in spans])
         under_way = most = 0
         for _, move in moves:

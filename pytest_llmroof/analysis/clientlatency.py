@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from pytest_llmroof.analysis.binomial import rank_shares
+from pytest_llmroof.analysis.clientcut import partly
 from pytest_llmroof.analysis.clientwords import failures, more, source_of
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.goodput import goodput
@@ -265,7 +266,10 @@ def _rate(client: Client, metric: str, gpus: int) -> Outcome:
     how += f"; {failures(client.failed)} give none" if client.failed else ""
     samples = round(client.completed) if client.completed is not None else None
     typed: Unit = "tokens/s" if unit == "tokens/s" else "requests/s"
-    return Measurement(metric, Bounded.exactly(value / gpus if each else value), typed, source_of(client), how, samples)
+    measured = Measurement(
+        metric, Bounded.exactly(value / gpus if each else value), typed, source_of(client), how, samples
+    )  # fmt: skip
+    return partly(client, measured, amount_name, gpus if each else 1)
 
 
 def _speculative(client: Client, metric: str) -> Outcome | None:

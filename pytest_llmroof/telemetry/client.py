@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -55,6 +56,19 @@ class Summary:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """What was cut off a run as its warm-up: how many requests, and those completed ones that ended after it."""
+
+    requests: int
+    under_way: tuple[Request, ...] = ()
+
+    def tokens(self, side: str) -> float:
+        """Tokens (``input_tokens``, ``output_tokens``) of those that were under way; inf where one is not known."""
+        counts = [getattr(one, side) for one in self.under_way]
+        return math.inf if None in counts else float(sum(counts))
+
+
+@dataclass(frozen=True)
 class Client:
     """One benchmark run.
 
@@ -97,6 +111,9 @@ class Client:
     notes: tuple[str, ...] = ()
     remedies: Mapping[str, str] = field(default_factory=dict)
     """What makes this tool write more: ``requests`` (per-request data), ``percentiles``, ``failed``."""
+
+    cut: Cut | None = None
+    """Where a warm-up was cut off: everything else is of the requests that started after it."""
 
     @property
     def total(self) -> float | None:

@@ -34,6 +34,7 @@ from pytest_llmroof.telemetry.runs import alone, beside
 from pytest_llmroof.telemetry.scrapes import Scrape, in_order, longest_run, refuse_two_servers, restarts, scrape_of
 from pytest_llmroof.telemetry.served import chosen_model
 from pytest_llmroof.telemetry.sources import Sources
+from pytest_llmroof.telemetry.warmup import client_without_warmup, without_warmup
 from pytest_llmroof.telemetry.window import SourceInfo, Window
 
 
@@ -44,11 +45,13 @@ def read_window(
     duration_seconds: float | None = None,
     engines: Mapping[str, EngineNames] | None = None,
     elsewhere: frozenset[Path] = frozenset(),
+    warmup_seconds: float = 0.0,
 ) -> Window:
     """The window that files and folders hold. ``paths`` are (path, what messages may call it).
 
-    Files ``elsewhere`` are read by somebody else: where they are all that there is, the window is an empty one. Raises
-    SourceError where there is no window in them, with the reason and what to do.
+    Files ``elsewhere`` are read by somebody else: where they are all that there is, the window is an empty one.
+    ``warmup_seconds`` are cut from the start of what they hold. Raises SourceError where there is no window in them,
+    with the reason and what to do.
     """
     sources = Sources(paths, engines=engines, elsewhere=elsewhere)
     servers: dict[str, list[Scrape]] = {}
@@ -64,6 +67,7 @@ def read_window(
     served = any(scrape.engine for scrapes in servers.values() for scrape in scrapes)
     results = None if served else _results(sources)
     if results is not None:
+        results = client_without_warmup(results, warmup_seconds) if warmup_seconds else results
         unread = _not_read([scrape for scrapes in servers.values() for scrape in scrapes])
         results = replace(results, unread=(*results.unread, *unread), notes=(*results.notes, *notes))
         return with_hardware(results, servers, sources.tables)
@@ -81,9 +85,22 @@ def read_window(
     if not served and (sources.tables or any(scrape.gpus for scrapes in servers.values() for scrape in scrapes)):
         everything = [scrape for scrapes in servers.values() for scrape in scrapes]
         window = gpu_window(servers, sources.tables, duration_seconds, [*notes, *_cut(everything)])
-        return replace(window, unread=(*unread, *_not_read(everything)))
-    window = _window(servers, served_model_name, duration_seconds, notes, unread, engines, sources.tables)
-    return beside(window, sources.clients) if sources.clients else window
+        window = replace(window, unread=(*unread, *_not_read(everything)))
+        if not warmup_seconds:
+            return window
+        if sources.tables:
+            raise SourceError(
+                f"a warm-up of {warmup_seconds:g} s can't be cut from tables of GPU counters alone",
+                "begin the table after the warm-up, and leave `warmup` out",
+            )
+        return without_warmup(window, servers, warmup_seconds, lambda kept: gpu_window(kept, (), None, [*notes]))
+
+    def of_scrapes(kept: Servers, duration: float | None = None) -> Window:
+        return _window(kept, served_model_name, duration, notes, unread, engines, sources.tables)
+
+    window = of_scrapes(servers, duration_seconds)
+    window = beside(window, sources.clients) if sources.clients else window
+    return without_warmup(window, servers, warmup_seconds, of_scrapes) if warmup_seconds else window
 
 
 def _results(sources: Sources) -> Window | None:
@@ -100,7 +117,7 @@ def _results(sources: Sources) -> Window | None:
 
 
 def _window(
-    servers: dict[str, list[Scrape]],
+    servers: Servers,
     served_model_name: str | None,
     duration_seconds: float | None,
     notes: tuple[str, ...],

@@ -54,11 +54,14 @@ def beside(window: Window, clients: Sequence[Client]) -> Window:
 
 def same_load(window: Window, client: Client) -> bool | None:
     """Whether server and client counted the same output tokens and requests; None where nothing can be compared."""
-    pairs = [(window.counter("generation_tokens"), client.output_tokens, 0.0)]
-    pairs.append((_finished(window), client.total, _ASKED_BESIDES))
+    # Of requests that were under way when a warm-up ended the server counted a part.
+    tokens = client.cut.tokens("output_tokens") if client.cut else 0.0
+    requests = float(len(client.cut.under_way)) if client.cut else 0.0
+    pairs = [(window.counter("generation_tokens"), client.output_tokens, tokens, 0.0)]
+    pairs.append((_finished(window), client.total, requests, _ASKED_BESIDES))
     known = [
-        abs(served - seen) <= SAME_LOAD * max(served, seen) + besides
-        for served, seen, besides in pairs
+        abs(served - min(max(served, seen), seen + partly)) <= SAME_LOAD * max(served, seen) + besides
+        for served, seen, partly, besides in pairs
         if served is not None and seen is not None
     ]
     return all(known) if known else None

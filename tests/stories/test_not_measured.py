@@ -121,9 +121,16 @@ def test_a_recording_with_fewer_requests_than_asked_for(
 
 def test_what_a_recording_cannot_do_again_is_said(gate: Callable[..., Any], eight_b: Callable[..., None]) -> None:
     eight_b()
-    run = gate(decode("ttft.p50 <= 1ms", extra="    warmup: 10s\n    repeat: 3\n"))
+    run = gate(decode("ttft.p50 <= 1ms", extra="    repeat: 3\n"))
     assert run.verdicts == ["fail"]
-    assert "`warmup` and `repeat` change nothing: this telemetry was recorded before" in run.one_line
+    assert "`repeat` changes nothing: this telemetry was recorded before" in run.one_line
+
+
+def test_a_warm_up_that_leaves_no_two_scrapes(gate: Callable[..., Any], eight_b: Callable[..., None]) -> None:
+    eight_b()
+    run = gate(decode("ttft.p50 <= 2s", extra="    warmup: 10s\n"))
+    assert run.verdicts == ["no data"]
+    assert "after the warm-up of 10 s fewer than two of the 2 scrapes of a server are left" in run.one_line
 
 
 def test_a_mixed_window_asked_for_prefill(gate: Callable[..., Any], eight_b: Callable[..., None]) -> None:
