@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from pytest_llmroof.errors import SourceError
@@ -34,7 +35,7 @@ from pytest_llmroof.telemetry.runs import alone, beside
 from pytest_llmroof.telemetry.scrapes import Scrape, in_order, longest_run, refuse_two_servers, restarts, scrape_of
 from pytest_llmroof.telemetry.served import chosen_model
 from pytest_llmroof.telemetry.sources import Sources
-from pytest_llmroof.telemetry.warmup import client_without_warmup, without_warmup
+from pytest_llmroof.telemetry.warmup import client_without_warmup, clocked, refuse_tables, without_warmup
 from pytest_llmroof.telemetry.window import SourceInfo, Window
 
 
@@ -67,9 +68,10 @@ def read_window(
     served = any(scrape.engine for scrapes in servers.values() for scrape in scrapes)
     results = None if served else _results(sources)
     if results is not None:
-        results = client_without_warmup(results, warmup_seconds) if warmup_seconds else results
         unread = _not_read([scrape for scrapes in servers.values() for scrape in scrapes])
         results = replace(results, unread=(*results.unread, *unread), notes=(*results.notes, *notes))
+        if warmup_seconds:
+            return client_without_warmup(results, servers, sources.tables, warmup_seconds)
         return with_hardware(results, servers, sources.tables)
     if not servers and not sources.tables and elsewhere:
         return Window("", (), (), duration_seconds=duration_seconds, notes=notes, unread=sources.unread_lines())
@@ -88,19 +90,20 @@ def read_window(
         window = replace(window, unread=(*unread, *_not_read(everything)))
         if not warmup_seconds:
             return window
-        if sources.tables:
-            raise SourceError(
-                f"a warm-up of {warmup_seconds:g} s can't be cut from tables of GPU counters alone",
-                "begin the table after the warm-up, and leave `warmup` out",
-            )
+        refuse_tables(sources.tables, warmup_seconds)
         return without_warmup(window, servers, warmup_seconds, lambda kept: gpu_window(kept, (), None, [*notes]))
 
-    def of_scrapes(kept: Servers, duration: float | None = None) -> Window:
-        return _window(kept, served_model_name, duration, notes, unread, engines, sources.tables)
-
-    window = of_scrapes(servers, duration_seconds)
+    window = _window(servers, served_model_name, duration_seconds, notes, unread, engines, sources.tables)
     window = beside(window, sources.clients) if sources.clients else window
-    return without_warmup(window, servers, warmup_seconds, of_scrapes) if warmup_seconds else window
+    if not warmup_seconds:
+        return window
+    _, tables, left_out = clocked(window, {}, sources.tables)
+    said = (*notes, *left_out)
+    build = partial(
+        _window, served_model_name=served_model_name, duration_seconds=None, notes=said, unread=unread,
+        engines=engines, tables=tables,
+    )  # fmt: skip
+    return without_warmup(window, servers, warmup_seconds, build)
 
 
 def _results(sources: Sources) -> Window | None:

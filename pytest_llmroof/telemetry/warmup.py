@@ -11,12 +11,16 @@ from dataclasses import replace
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.client import Client, Cut, Request
+from pytest_llmroof.telemetry.gpuclock import on_the_clock
+from pytest_llmroof.telemetry.gputables import GpuTable
+from pytest_llmroof.telemetry.gpuwindow import devices_of, with_hardware
 from pytest_llmroof.telemetry.scrapes import Scrape
 from pytest_llmroof.telemetry.window import SourceInfo, Window
 
 #: Times that are smaller count from some start of their own.
 _UNIX = 1e9
 _RECORD = "record with `python -m pytest_llmroof record --warmup=10s ...`, and leave `warmup` out"
+_LEFT_OUT = "and it is left out"
 _REQUESTS = "keep per-request data with the start of each request, or leave `warmup` out"
 
 Servers = Mapping[str, Sequence[Scrape]]
@@ -34,7 +38,7 @@ def without_warmup(whole: Window, servers: Servers, seconds: float, build: Calla
     client = whole.client
     if client is not None and not relative:
         instant = max(instant, _first_on_clock(client, began, ended) + seconds)
-    kept, notes = _kept(servers, instant, whole.kind, ended)
+    kept, notes = _kept(servers, instant, whole.kind, ended, relative)
     left = sum(len(scrapes) for scrapes in kept.values())
     few = SourceError(
         f"after the warm-up of {seconds:g} s fewer than two of the {len(everything)} scrapes of a server are left",
@@ -46,12 +50,25 @@ def without_warmup(whole: Window, servers: Servers, seconds: float, build: Calla
     if window.kind != whole.kind or window.since_start or window.samples < 2:
         raise few
     notes.append(f"{len(everything) - left} of {len(everything)} scrapes lie in the warm-up of {seconds:g} s: left out")
-    window = replace(window, unread=whole.unread, notes=tuple(dict.fromkeys((*whole.notes, *window.notes, *notes))))
+    said = tuple(dict.fromkeys((*whole.notes, *window.notes, *notes)))
+    window = replace(window, unread=whole.unread, notes=said, device_names=whole.device_names)
     return window if client is None else _with_client(window, client, seconds, None if relative else instant)
 
 
-def client_without_warmup(window: Window, seconds: float) -> Window:
-    """A benchmark's window without the requests that started in its first ``seconds``. SourceError where it can't."""
+def refuse_tables(tables: Sequence[GpuTable], seconds: float) -> None:
+    """SourceError where tables of GPU counters are all that there is."""
+    if tables:
+        raise SourceError(
+            f"a warm-up of {seconds:g} s can't be cut from tables of GPU counters alone",
+            "begin the table after the warm-up, and leave `warmup` out",
+        )
+
+
+def client_without_warmup(window: Window, servers: Servers, tables: Sequence[GpuTable], seconds: float) -> Window:
+    """A benchmark's window without the requests that started in its first ``seconds``, with its GPUs' counters.
+
+    SourceError where it can't be cut.
+    """
     client = window.client
     if client is None:
         raise SourceError(
@@ -59,13 +76,32 @@ def client_without_warmup(window: Window, seconds: float) -> Window:
             "leave `warmup` out: llama-bench warms up by itself",
         )
     cut = cut_client(client, seconds, None)
-    return replace(
-        window,
-        client=cut,
-        started=cut.started,
-        duration_seconds=cut.duration_seconds,
-        notes=(*window.notes, _said(client, cut, seconds)),
-    )
+    names = devices_of([scrape for scrapes in servers.values() for scrape in scrapes], tables)
+    window = replace(window, client=cut, started=cut.started, duration_seconds=cut.duration_seconds, device_names=names)
+    pages, inside, left_out = clocked(window, servers, tables)
+    notes = (*window.notes, _said(client, cut, seconds), *left_out)
+    return with_hardware(replace(window, notes=notes), pages, inside)
+
+
+def clocked(
+    window: Window, servers: Servers, tables: Sequence[GpuTable]
+) -> tuple[dict[str, list[Scrape]], list[GpuTable], list[str]]:
+    """The pages and tables of GPU counters whose times are the window's own, and what to say of the others.
+
+    A window is cut to its own time; counters of an unknown time would bring the warm-up back in.
+    """
+    span = None
+    if window.started is not None and window.duration_seconds is not None:
+        span = window.started, window.started + window.duration_seconds
+    inside = [table for table in tables if span is not None and on_the_clock(table, span)[1]]
+    pages = {
+        server: [scrape for scrape in scrapes if span is not None and scrape.clock is not None]
+        for server, scrapes in servers.items()
+    }
+    left_out = [table.location for table in tables if table not in inside]
+    left_out += [one.location for key, of in servers.items() for one in of if one.gpus and one not in pages[key]]
+    notes = [f"{', '.join(left_out[:3])}: not on the window's clock, so its warm-up can't be cut, {_LEFT_OUT}"]
+    return pages, inside, notes if left_out else []
 
 
 def cut_client(client: Client, seconds: float, instant: float | None) -> Client:
@@ -137,7 +173,7 @@ def _span(whole: Window, everything: Sequence[Scrape], relative: bool, seconds: 
 
 
 def _kept(
-    servers: Servers, instant: float, kind: str, ended: float
+    servers: Servers, instant: float, kind: str, ended: float, relative: bool
 ) -> tuple[dict[str, list[Scrape]], list[str]]:  # fmt: skip
     """The scrapes from the instant on, of the servers that have two of them, and what to say of the others.
 
@@ -146,8 +182,8 @@ def _kept(
     kept: dict[str, list[Scrape]] = {}
     notes = []
     for server, scrapes in servers.items():
-        if any(scrape.clock is None for scrape in scrapes):
-            notes.append(f"{scrapes[0].location} carries no clock: its warm-up can't be cut, and it is left out")
+        if any(scrape.clock is None or scrape.relative_clock is not relative for scrape in scrapes):
+            notes.append(f"{scrapes[0].location} is not on the window's clock: its warm-up can't be cut, {_LEFT_OUT}")
             continue
         after = [scrape for scrape in scrapes if (scrape.clock or 0.0) >= instant]
         if any(scrape.engine is not None and scrape.engine.key == kind for scrape in scrapes):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -264,3 +265,39 @@ def test_counters_of_gpus_alone_are_cut(tmp_path: Path) -> None:
     window = cut(20.0, *paths)
     assert (window.started, window.duration_seconds, window.samples) == (T0 + 20, 10.0, 2)
     assert "fewer than two of the 4 scrapes" in refused(21.0, *paths).reason
+
+
+def table(folder: Path, *, timed: bool) -> Path:
+    """nvidia-smi's rows of 0 to 50 s in UTC, 10 % busy in the first 20 s, then 90 %."""
+    rows = []
+    for second in range(51):
+        at = f"{datetime.fromtimestamp(T0 + second, UTC):%Y/%m/%d %H:%M:%S.000}, " if timed else ""
+        rows.append(f"{at}0, NVIDIA H100 80GB HBM3, {10 if second < 20 else 90} %")
+    head = f"# scraped_at {T0}\ntimestamp, " if timed else ""
+    path = folder / "smi.csv"
+    path.write_text("\n".join([f"{head}index, name, utilization.gpu [%]", *rows]) + "\n")
+    return path
+
+
+def test_a_table_of_gpu_counters_beside_scrapes_has_the_windows_time(tmp_path: Path) -> None:
+    folder = scrapes(tmp_path / "rec", 0, 100, 200, 300, 400, 500)
+    window = cut(30.0, folder, table(tmp_path, timed=True))
+    assert window.hardware is not None
+    assert set(window.hardware.gpus[0].series["utilization"].values) == {0.9}
+    # Rows of an unknown time would bring the warm-up back in: only the name of the GPU is taken of them.
+    window = cut(30.0, folder, table(tmp_path, timed=False))
+    assert window.hardware is None
+    assert window.device_names == ("NVIDIA H100 80GB HBM3",)
+    assert any("smi.csv: not on the window's clock" in note for note in window.notes)
+
+
+def test_a_table_alone_cannot_be_cut(tmp_path: Path) -> None:
+    assert "tables of GPU counters alone" in refused(10.0, table(tmp_path, timed=True)).reason
+
+
+def test_a_table_beside_requests_of_another_clock_is_left_out(tmp_path: Path) -> None:
+    path = write(tmp_path / "run.json", timed([(float(start), 0.1, 0.4) for start in range(4)]))
+    window = cut(2.0, path, table(tmp_path, timed=True))
+    assert window.hardware is None
+    assert window.client is not None
+    assert any("smi.csv: not on the window's clock" in note for note in window.notes)
