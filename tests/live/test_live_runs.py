@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,6 +20,25 @@ def window(url: str, duration: str, name: str = "decode") -> str:
         f"{name}:\n  phase: decode\n  telemetry: {url}\n  duration: {duration}\n  interval: 0.1s\n"
         "  gates: [decode.mbu >= 30%, ttft.p99 <= 2s]"
     )
+
+
+_begun: list[subprocess.Popen[str]] = []
+
+
+def begun(command: list[str], **options: Any) -> subprocess.Popen[str]:
+    """A run of pytest beside this one, which ends with its test whatever becomes of that."""
+    _begun.append(subprocess.Popen(command, **options))
+    return _begun[-1]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    yield
+    while _begun:
+        process = _begun.pop()
+        if process.poll() is None:
+            process.kill()
+            process.wait()
 
 
 def test_a_time_out_of_all_tests_does_not_cut_windows(project: Any, server: Any) -> None:
@@ -47,7 +67,7 @@ def test_a_window_that_timed_out_is_not_measured_again(project: Any, server: Any
 
 def test_ctrl_c_in_a_window_leaves_a_report(project: Any, server: Any) -> None:
     project.gates(window(server.url, "0.2s", "first") + "\n" + window(server.url, "60s", "second"))
-    process = subprocess.Popen(
+    process = begun(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--llmroof-report=report.json"],
         cwd=project.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
@@ -75,7 +95,7 @@ def test_ctrl_c_waits_for_no_server(project: Any, server: Any, answers: int) -> 
 
     server.answer = answer
     project.gates(window(f"{{url: '{server.url}', timeout: 100s}}", "90s"))
-    process = subprocess.Popen(
+    process = begun(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"],
         cwd=project.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
@@ -115,7 +135,7 @@ def test_a_worker_that_dies_in_a_window_leaves_it_to_the_next(project: Any, serv
 def on_terminal(project: Any, environment: dict[str, str]) -> str:
     """What pytest writes to a terminal."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
+    process = begun(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"], cwd=project.path, stdout=theirs, stderr=theirs,
         stdin=subprocess.DEVNULL, env={**os.environ, "TERM": "xterm", **environment},
     )  # fmt: skip

@@ -10,12 +10,14 @@ from typing import Any
 # Runs inside this process forget what they import: what is slow or cannot be imported twice is imported before.
 import jsonschema  # noqa: F401
 import pytest
+import requests  # noqa: F401
 from reportschema import valid
 
 import pytest_llmroof.account
 import pytest_llmroof.command_line
 import pytest_llmroof.handle
 import pytest_llmroof.lists
+import pytest_llmroof.live
 import pytest_llmroof.markers
 import pytest_llmroof.misses
 import pytest_llmroof.report.json_report

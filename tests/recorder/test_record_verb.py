@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -271,6 +271,20 @@ def test_help_names_the_verbs_there_are(capfd: pytest.CaptureFixture[str]) -> No
     assert all(verb in listed for verb in VERBS)
 
 
+_started: list[subprocess.Popen[bytes]] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    """Also where a test fails, the recorder that it started ends with it, and so does the load."""
+    yield
+    while _started:
+        process = _started.pop()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
 def started(folder: Path, server: Any, *, terminal: str | None = None) -> subprocess.Popen[bytes]:
     """The recorder round the stubborn load, in a session of its own; with that terminal where one is given."""
     url = f"http://127.0.0.1:{server.port}/until"
@@ -280,7 +294,9 @@ def started(folder: Path, server: Any, *, terminal: str | None = None) -> subpro
         # The first terminal that the leader of a session opens becomes its controlling one.
         take = "import os, sys; os.open(sys.argv[1], os.O_RDWR); os.execv(sys.argv[2], sys.argv[2:])"
         command = [sys.executable, "-c", take, terminal, *command]
-    return subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL, cwd=folder)
+    process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL, cwd=folder)
+    _started.append(process)
+    return process
 
 
 def wait_until_ready(server: Any, path: str) -> None:
