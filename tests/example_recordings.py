@@ -1,8 +1,8 @@
-"""Write the modelled recordings of the examples again: `python examples/make_recordings.py`.
+"""Write the modelled recordings of the examples again: `python tests/example_recordings.py`.
 
 No GPU ran for these. Each is what a vLLM server would expose around a steady load whose figures are set below; step
-times follow from the roofline (bytes over bandwidth) and the share of it that is assumed. The recording under `cpu/`
-is not made here: a real server wrote it.
+times follow from the roofline (bytes over bandwidth) and the share of it that is assumed. The recording under
+`examples/cpu/` is not made here: a real server wrote it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "tests"))
+import dcgm_pages
+from profiled_steps import decode
+from timelines import write_kineto
+from vllm_pages import Load, page
 
-import dcgm_pages  # noqa: E402 - the writers that the tests use
-from profiled_steps import decode  # noqa: E402
-from timelines import write_kineto  # noqa: E402
-from vllm_pages import Load, page  # noqa: E402
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 H100_BANDWIDTH, H100_BF16 = 3.35e12, 989.4e12  # bytes/s, FLOP/s (dense)
 LLAMA_8B = "meta-llama/Llama-3.1-8B-Instruct"
@@ -79,10 +78,11 @@ def main() -> None:
     for number in range(13):
         at = watched.started + 5 * number
         text = dcgm_pages.page(at, watched.started, GAPS)
-        (HERE / "recordings" / "decode-70b-tp4-gpus" / f"dcgm.{number + 1:06d}.prom").write_text(text, encoding="utf-8")
+        path = EXAMPLES / f"recordings/decode-70b-tp4-gpus/dcgm.{number + 1:06d}.prom"
+        path.write_text(text, encoding="utf-8")
     # A trace of one rank: all-reduces that nothing hides take 34 % of each step, 4 % wait for the host.
     write_kineto(decode(communication=0.34, idle=0.04, steps=6),
-                 HERE / "recordings" / "decode-70b-tp4.pt.trace.json.gz")  # fmt: skip
+                 EXAMPLES / "recordings" / "decode-70b-tp4.pt.trace.json.gz")  # fmt: skip
     for name, load in CANDIDATE.items():
         write(f"release/candidate/{name}", [(0.1, load), (1.1, load)])
     last_release()
@@ -98,21 +98,21 @@ def last_release() -> None:
         new = Path(folder) / "last-release.json"
         recorded = {"DECODE": "../recordings/decode-8b", "PREFILL": "../recordings/prefill-8b"}
         options = ["--llmroof-gpu=h100", f"--llmroof-report={new}", "--llmroof-label=release=1.4.0"]
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, str(HERE / "release")]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, str(EXAMPLES / "release")]
         # It exits with 1: the first release of all has none before it that its gates could be held against.
         subprocess.run(command, env={**os.environ, **recorded}, check=False, stdout=subprocess.DEVNULL)
-        shutil.copyfile(new, HERE / "release" / "last-release.json")
+        shutil.copyfile(new, EXAMPLES / "release" / "last-release.json")
 
 
 def write(name: str, pages: list[tuple[float, Load]]) -> None:
     """One recording: a page for each share of the load's work."""
-    folder = HERE / name
+    folder = EXAMPLES / name
     folder.mkdir(parents=True, exist_ok=True)
     for number, (share, load) in enumerate(pages, start=1):
         text = page(load, share, load.started + (share - 0.1) * load.seconds)
         head, _, rest = text.partition("\n")
         (folder / f"vllm.{number:06d}.prom").write_text(
-            f"{head}\n# modelled, not measured: see examples/make_recordings.py\n{rest}", encoding="utf-8"
+            f"{head}\n# modelled, not measured: see tests/example_recordings.py\n{rest}", encoding="utf-8"
         )
 
 
