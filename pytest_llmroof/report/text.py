@@ -6,17 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pytest_llmroof.report.change_text import change_of, change_rows
-from pytest_llmroof.report.facts_text import (
-    convention_text,
-    counters_text,
-    deployment_text,
-    roofline_text,
-    step_time_row,
-    window_text,
-)
-from pytest_llmroof.report.figures import precise
+from pytest_llmroof.report.fact_rows import fact_rows, limit_rows, measured
 from pytest_llmroof.report.headline import diagnosis_of, headline, one_line
-from pytest_llmroof.report.limits import baseline_text, limit_text, supports
 from pytest_llmroof.report.rows import MOST_LINES, Row, laid_out
 from pytest_llmroof.report.wire import Document
 
@@ -24,7 +15,6 @@ __all__ = ["Told", "failing_text", "headline", "text_of"]
 
 _MOST_REMEDIES: Final = 4
 _MOST_EVIDENCE: Final = 3
-_MOST_REPORTS: Final = 3
 
 
 class Told:
@@ -41,7 +31,7 @@ class Told:
 
         ``window`` and ``teller`` tell windows and gates apart.
         """
-        kind = "breach" if _measured(gate) else "unmeasured"
+        kind = "breach" if measured(gate) else "unmeasured"
         if kind == "unmeasured" and (window, "breach") in self._tellers:
             return self._tellers.get((window, kind)) == teller
         return self._tellers.setdefault((window, kind), teller) == teller
@@ -68,42 +58,23 @@ def text_of(told: Told, window: Document, gate: Document, *, of: tuple[object, o
     ``of`` tells its window and the gate itself from others.
     """
     first = told.whole(*of, gate)
-    changed = told.changed(*of, change_of(window, gate) if _measured(gate) else None)
+    changed = told.changed(*of, change_of(window, gate) if measured(gate) else None)
     return failing_text(window, gate, first=first or whole, changed=changed)
 
 
-def _measured(gate: Document) -> bool:
-    """Whether a gate's text holds figures of its time."""
-    return gate["verdict"] in ("pass", "fail", "inconclusive")
-
-
 def _rows(window: Document, gate: Document) -> Iterator[Row]:
-    measured = _measured(gate)
     if gate["in_words"]:
         yield Row("in words", gate["in_words"])
     if gate["why"]:
         yield Row("asked because", one_line(gate["why"]), rank=2)
     yield from _reason_rows(gate, headline(window, gate))
-    if deployment := deployment_text(window):
-        yield Row("deployment", deployment)
-    if (text := window_text(window)) and text != gate["reason"]:  # a window that could not be read: said already
-        yield Row("window", text)
-    if measured and (convention := convention_text(window, gate)):
-        yield Row("convention", convention)
-    if measured and (roofline := roofline_text(window, gate)):
-        yield Row("roofline", roofline)
-    yield from _limit_rows(gate)
-    yield from _baseline_rows(gate)
-    if measured and (step_time := step_time_row(window, gate)):
-        yield step_time
-    if measured and (counters := counters_text(window, gate)):
-        yield Row("GPU counters", counters, rank=1)
+    yield from fact_rows(window, gate)
     yield from (Row("note", one_line(note), rank=1) for note in window["notes"])
     yield from (Row("not read", one_line(name), rank=4) for name in window["unread"])
-    diagnosis = diagnosis_of(window, gate) if measured else None
+    diagnosis = diagnosis_of(window, gate) if measured(gate) else None
     if diagnosis:
         yield from _diagnosis_rows(diagnosis)
-    if measured and (change := change_of(window, gate)):
+    if measured(gate) and (change := change_of(window, gate)):
         yield from change_rows(change)
     if diagnosis:
         yield from _remedy_rows(diagnosis["remedies"])
@@ -112,7 +83,7 @@ def _rows(window: Document, gate: Document) -> Iterator[Row]:
 def _further_rows(window: Document, gate: Document, changed: bool) -> Iterator[Row]:
     if gate["verdict"] in ("no data", "impossible"):
         yield from _reason_rows(gate, headline(window, gate))
-    yield from _limit_rows(gate)
+    yield from limit_rows(gate)
     if changed and (change := change_of(window, gate)):
         yield from change_rows(change)
 
@@ -130,31 +101,6 @@ def _reason_rows(gate: Document, first_line: str) -> Iterator[Row]:
             yield Row(label, one_line(gate[key]))
     if (gate["approximate"] or gate["verdict"] == "inconclusive") and gate["settle"] and gate["settle"] not in said:
         yield Row("to settle it", one_line(gate["settle"]))
-
-
-def _limit_rows(gate: Document) -> Iterator[Row]:
-    parts = []
-    if gate["default"]:
-        parts.append(f"{limit_text(gate)} is the default, nobody set it.")
-        if known := gate["known"]:
-            low, high = (precise(known[end], "fraction") for end in ("low", "high"))
-            parts.append(f"Known for {known['what']}: {low.removesuffix(' %')} to {high}.")
-    if gate["value"] is not None and (supported := supports(gate)):
-        parts.append(f"This window supports: {supported}")
-    if parts:
-        yield Row("limit", " ".join(parts), single=True)
-
-
-def _baseline_rows(gate: Document) -> Iterator[Row]:
-    """Which reports the limit was made from, and what was another load there."""
-    baseline = gate["baseline"]
-    if baseline is None:
-        return
-    names = baseline["reports"]
-    shown = ", ".join(map(one_line, names[:_MOST_REPORTS]))
-    more = f" and {len(names) - _MOST_REPORTS} more" if len(names) > _MOST_REPORTS else ""
-    parts = [f"{baseline_text(gate)}: {shown}{more}", *map(one_line, baseline["conditions"])]
-    yield Row("baseline", "; ".join(parts))
 
 
 def _diagnosis_rows(diagnosis: dict[str, Any]) -> Iterator[Row]:

@@ -6,18 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pytest_llmroof.report.facts_text import (
-    convention_text,
-    counters_text,
-    deployment_text,
-    roofline_text,
-    step_time_row,
-    window_text,
-)
-from pytest_llmroof.report.figures import precise
+from pytest_llmroof.report.fact_rows import fact_rows
 from pytest_llmroof.report.headline import diagnosis_of, one_line
 from pytest_llmroof.report.html.gates import GateRow, gate_row, section_of, sentence, worst_first
-from pytest_llmroof.report.limits import baseline_text, limit_text
 from pytest_llmroof.report.wire import Document
 
 #: Findings that are shown at once, and those that can be unfolded; the gates of further ones are rows.
@@ -138,40 +129,12 @@ def _cause(diagnosis: dict[str, Any]) -> Cause:
 
 
 def _facts(window: Document, gate: Document) -> Iterator[tuple[str, str]]:
-    """What the failing text says between its first line and the diagnosis."""
+    """What the failing text says between its first line and the diagnosis, and how the worst gate was measured."""
+    rows = fact_rows(window, gate, supported=False)  # the gate's own lines say what is supported
     texts = {
         "Gate": gate_row(gate).place,
-        "Deployment": deployment_text(window),
-        "Window": window_text(window),
-        "Convention": convention_text(window, gate),
-        "Roofline": roofline_text(window, gate),
-        "Limit": _known(gate),
-        "Baseline": _baseline(gate),
-    }
-    if step_time := step_time_row(window, gate):
-        texts["Time"] = step_time.text
-    texts |= {
-        "GPU counters": counters_text(window, gate),
+        **{f"{row.label[:1].upper()}{row.label[1:]}": row.text for row in rows},
         "Source": gate["source"],
         "Method": gate["method"],
     }
     yield from ((label, one_line(text)) for label, text in texts.items() if text)
-
-
-def _known(gate: Document) -> str | None:
-    """That nobody set a default limit, and what is known to be reached."""
-    if not gate["default"]:
-        return None
-    text = f"{limit_text(gate)} is the default, nobody set it."
-    if known := gate["known"]:
-        low, high = (precise(known[end], "fraction") for end in ("low", "high"))
-        text += f" Known for {known['what']}: {low.removesuffix(' %')} to {high}."
-    return text
-
-
-def _baseline(gate: Document) -> str | None:
-    if gate["baseline"] is None:
-        return None
-    return "; ".join(
-        [f"{baseline_text(gate)}: {', '.join(gate['baseline']['reports'])}", *gate["baseline"]["conditions"]]
-    )
