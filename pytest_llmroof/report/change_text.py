@@ -84,7 +84,7 @@ def change_rows(change: Document) -> Iterator[Row]:
         rest -= queue
         yield Row("queue", f"{scale.signed(queue)} {scale.name}")
     if change["engine_seconds"] is not None:
-        parts = _parts(change, scale)
+        parts = _parts(change, scale, rest)
         yield Row("engine", f"{scale.signed(rest)} {scale.name}{f', of it {parts}' if parts else ''}")
     for phrase in change["differences"]:
         yield Row("another", f"{one_line(phrase)}: the engines are not compared", rank=1)
@@ -113,12 +113,19 @@ def _shown(value: float, unit: str) -> str:
     return quantity(value, "seconds") if unit == "seconds" else f"{value:.3g}"
 
 
-def _parts(change: Document, scale: Scale) -> str:
-    """``exposed communication: transport +2.6, kernel ceiling +0.3``, the largest first."""
-    whole = abs(change["seconds"])
-    parts = [part for part in change["parts"] if part["of"] == "engine" and abs(part["seconds"]) > _SMALL * whole]
+def _parts(change: Document, scale: Scale, whole: float) -> str:
+    """``exposed communication: transport +2.6, kernel ceiling +0.3``, the largest first, of a printed ``whole``.
+
+    Where they come to more than the whole, or to the other side of nothing, what the others bring is said, too.
+    """
+    small = _SMALL * abs(change["seconds"])
+    parts = [part for part in change["parts"] if part["of"] == "engine" and abs(part["seconds"]) > small]
     parts.sort(key=lambda part: -abs(part["seconds"]))
-    return ", ".join(f"{part['cause']} {scale.signed(scale.rounded(part['seconds']))}" for part in parts[:_MOST_PARTS])
+    shown = [(one_line(part["cause"]), scale.rounded(part["seconds"])) for part in parts[:_MOST_PARTS]]
+    others = round(whole - sum(seconds for _, seconds in shown), scale.decimals)
+    if shown and not 0 <= others * math.copysign(1.0, whole) <= round(abs(whole), scale.decimals):
+        shown.append(("others and rounding", others))
+    return ", ".join(f"{cause} {scale.signed(seconds)}" for cause, seconds in shown)
 
 
 def _exponent(value: float) -> int:

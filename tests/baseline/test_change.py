@@ -64,6 +64,29 @@ def test_the_sums_and_the_parts(tmp_path: Path) -> None:
     assert "engine +2.9 ms, of it exposed communication: transport +2.6" in said
 
 
+@pytest.mark.parametrize(
+    ("engine", "parts", "said"),
+    [
+        (-22.5, {"not attributed": -22.6, "kernel ceiling": 0.1}, "not attributed -22.6, others and rounding +0.1"),
+        (-22.5, {"not attributed": -20.0, "slow kernels": -2.5}, "not attributed -20.0, slow kernels -2.5"),
+        (-22.5, {"not attributed": -22.2, "slow kernels": -0.3}, "not attributed -22.2"),  # 0.3 is below 2 %
+        (0.2, {"not attributed": -3.0, "slow kernels": 3.2}, "slow kernels +3.20, not attributed -3.00"),
+        (0.2, {"not attributed": -3.0, "clock": 0.4, "slow kernels": 0.4, "front end": 0.4, "queue": 0.4,
+               "kernel ceiling": 1.6}, "not attributed -3.00, kernel ceiling +1.60, clock +0.40, slow kernels +0.40, "
+         "others and rounding +0.80"),
+    ],
+)  # fmt: skip
+def test_parts_never_come_to_more_than_their_whole(engine: float, parts: dict[str, float], said: str) -> None:
+    change = {
+        "of": "decode step", "before_seconds": 0.0437, "after_seconds": 0.0437 + engine / 1000,
+        "seconds": engine / 1000, "traffic_seconds": None, "queue_seconds": None, "engine_seconds": engine / 1000,
+        "parts": [{"of": "engine", "cause": cause, "seconds": ms / 1000} for cause, ms in parts.items()],
+        "facts": [], "differences": [], "missing": [],
+        "baseline": {"report": "y.json", "created": "2026-11-28T03:00:00Z", "windows": 1},
+    }  # fmt: skip
+    assert text(change).partition("of it ")[2] == said
+
+
 def test_another_deployment_ends_the_comparison_of_the_engines(tmp_path: Path) -> None:
     def tensor_parallel_two(window: dict[str, Any]) -> None:
         window["deployment"]["tensor_parallel"] = 2
