@@ -1,67 +1,34 @@
-"""Timelines whose truth is known, one for each cause, through the profiler's own format."""
+"""Timelines whose truth is known, one for each cause, through the profilers' own formats."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import planted
 import pytest
-from timelines import (
-    ATTENTION,
-    CUSTOM_ALL_REDUCE,
-    GEMM,
-    MICROSECOND,
-    NCCL_ALL_REDUCE,
-    NCCL_SEND_RECV,
-    Schedule,
-    Work,
-    write_kineto,
-)
+from planted import STEPS, US, exposed, graphs, hidden, short_gaps, submitted, two_ranks, two_stages
+from timelines import ATTENTION, CUSTOM_ALL_REDUCE, GEMM, NCCL_ALL_REDUCE, Schedule, Work, write_kineto
 
 from pytest_llmroof.errors import SourceError
-from pytest_llmroof.profiles.analyse import analyse, analyse_ranks
+from pytest_llmroof.profiles.analyse import analyse
 from pytest_llmroof.profiles.chrome import read_chrome
 from pytest_llmroof.profiles.figures import TimelineFigures
 
-US = MICROSECOND
-STEPS = 8
+every_reader = pytest.mark.parametrize("reader", planted.READERS)
 
 
 def figures(tmp_path: Path, *schedules: Schedule) -> tuple[TimelineFigures, ...]:
-    timelines = []
-    for index, schedule in enumerate(schedules):
-        (timeline,) = read_chrome(write_kineto(schedule, tmp_path / f"rank{index}.pt.trace.json"))
-        timelines.append(timeline)
-    return analyse_ranks(timelines)
+    """The figures of PyTorch traces."""
+    return planted.figures("PyTorch profiler", tmp_path, *schedules)
 
 
-def submitted(
-    step: Callable[[int], list[tuple[str, int, int]]], period: int, schedule: Schedule | None = None, stream: int = 7
-) -> Schedule:
-    """Steps whose work was all submitted one period ahead."""
-    found = schedule or Schedule()
-    for number in range(STEPS):
-        begin = number * period
-        if schedule is None:
-            found.step(begin - period, begin - period // 2)
-        for name, start, end in step(begin):
-            found.launch(begin - period + (start - begin) // 4, [(name, start, end)], stream=stream)
-    return found
-
-
-def test_many_gaps_of_ten_microseconds_are_the_hosts(tmp_path: Path) -> None:
-    """50 kernels of 20 us, 10 us apart, each launched after the one before had ended: by their sum, not their length.
-
-    A step of 50 * 30 = 1500 us is busy for 50 * 20 = 1000 us: 66.7 %, and 33.3 % idle for the host.
+@every_reader
+def test_many_gaps_of_ten_microseconds_are_the_hosts(tmp_path: Path, reader: str) -> None:
+    """By their sum, not their length: a step of 50 * 30 = 1500 us is busy for 50 * 20 = 1000 us: 66.7 %, and 33.3 %
+    idle for the host.
     """
-    schedule = Schedule()
-    for step in range(STEPS):
-        schedule.step(step * 1500 * US, (step * 1500 + 1490) * US)
-        for kernel in range(50):
-            start = (step * 1500 + kernel * 30 + 10) * US
-            schedule.launch(start - 8 * US, [(GEMM, start, start + 20 * US)])
-    (found,) = figures(tmp_path, schedule)
+    (found,) = planted.figures(reader, tmp_path, short_gaps())
     decode = found.steps["decode"]
     assert decode.median_seconds == pytest.approx(1500e-6)
     assert decode.count == STEPS - 2  # without the first, and the last, whose end is not known
@@ -81,43 +48,29 @@ def test_many_gaps_of_ten_microseconds_are_the_hosts(tmp_path: Path) -> None:
     assert not found.distortions
 
 
-def test_a_custom_all_reduce_that_nothing_hides_is_exposed(tmp_path: Path) -> None:
-    """GEMM 60 us, all-reduce 40 us, back to back: 40 % of the step, and all of it transport: it never varies."""
-    (found,) = figures(
-        tmp_path,
-        submitted(
-            lambda at: [
-                (GEMM if part % 2 == 0 else CUSTOM_ALL_REDUCE, at + (part // 2 * 100 + part % 2 * 60) * US,
-                 at + (part // 2 * 100 + 60 + part % 2 * 40) * US)
-                for part in range(20)
-            ],
-            1000 * US,
-            None,
-        ),
-    )  # fmt: skip
+@every_reader
+@pytest.mark.parametrize("together", [False, True])
+def test_a_custom_all_reduce_that_nothing_hides_is_exposed(tmp_path: Path, reader: str, together: bool) -> None:
+    """40 of 100 us of the step, and all of it transport: it never varies."""
+    (found,) = planted.figures(reader, tmp_path, exposed(together=together))
     shares = found.typical("decode")
     assert shares.busy == pytest.approx(1)
     assert shares.exposed == shares.communication == pytest.approx(0.4)
     assert shares.transport == pytest.approx(0.4)
-    assert shares.waiting == shares.hidden == pytest.approx(0)
+    assert shares.waiting == shares.hidden == shares.host_bound == pytest.approx(0)
     assert found.classes["communication"] == pytest.approx(0.4)
 
 
-def test_replayed_graphs_are_neither(tmp_path: Path) -> None:
-    """One launch, 100 kernels of 9 us, 1 us apart: 90 % busy, and the pauses are the device's own."""
-    schedule = Schedule()
-    for step in range(STEPS):
-        begin = step * 1000 * US
-        names = [ATTENTION if kernel % 4 == 0 else GEMM for kernel in range(100)]
-        runs = [(name, begin + 10 * k * US, begin + (10 * k + 9) * US) for k, name in enumerate(names)]
-        schedule.launch(begin - 300 * US, runs, api="cudaGraphLaunch")
-    (found,) = figures(tmp_path, schedule)
+@every_reader
+def test_replayed_graphs_are_neither(tmp_path: Path, reader: str) -> None:
+    """100 kernels of 9 us, 1 us apart: 90 % busy, and the pauses are the device's own."""
+    (found,) = planted.figures(reader, tmp_path, graphs())
     assert found.steps_by == "graph replays"
     assert found.graph_launched == 1
     shares = found.typical()
     assert shares.busy == pytest.approx(0.9)
     assert shares.back_to_back == pytest.approx(0.1)
-    assert shares.host_bound == shares.launch_in_flight == 0
+    assert shares.host_bound == shares.launch_in_flight == shares.exposed == 0
     assert found.classes["attention"] == pytest.approx(0.25)
 
 
@@ -133,43 +86,25 @@ def test_pieces_of_graphs_around_attention_are_no_steps(tmp_path: Path) -> None:
     assert any("steps could not be told apart" in said for said in found.distortions)
 
 
-def test_communication_beside_computation_is_hidden(tmp_path: Path) -> None:
-    """GEMMs fill the step; an all-reduce of 400 us of 1000 runs on a stream of its own beside them."""
-    schedule = submitted(lambda at: [(GEMM, at + k * 100 * US, at + (k + 1) * 100 * US) for k in range(10)], 1000 * US)
-    submitted(lambda at: [(NCCL_ALL_REDUCE, at + 200 * US, at + 600 * US)], 1000 * US, schedule, stream=20)
-    (found,) = figures(tmp_path, schedule)
+@every_reader
+@pytest.mark.parametrize("together", [False, True])
+def test_communication_beside_computation_is_hidden(tmp_path: Path, reader: str, together: bool) -> None:
+    """GEMMs fill the step; an all-reduce of 400 us of 1000 runs beside them."""
+    (found,) = planted.figures(reader, tmp_path, hidden(together=together))
     shares = found.typical("decode")
     assert shares.busy == pytest.approx(1)
     assert shares.exposed == shares.transport == shares.waiting == 0
     assert shares.hidden == shares.communication == pytest.approx(0.4)
 
 
-def two_ranks(late_starts: int, late_works: int) -> tuple[Schedule, Schedule]:
-    """Two ranks that reduce every 200 us for 20 us; what rank 1 does before lasts longer, or starts later.
-
-    Rank 0 computes 100 us and arrives; rank 1 arrives ``late_starts + late_works`` us after it.
-    """
-    late = (late_starts + late_works) * US
-    ranks = []
-    for rank in range(2):
-        schedule = Schedule(rank=rank, world_size=2, zero_unix_ns=1_767_189_312_000_000_000 + rank * 777)
-        for step in range(STEPS):
-            begin = step * 2000 * US - rank * 777
-            schedule.step(begin - 50 * US, begin + 1900 * US)
-            for part in range(10):
-                at = begin + part * 200 * US
-                gemm = at + (late_starts * US if rank else 0)
-                arrives = at + 100 * US + (late if rank else 0)
-                schedule.launch(gemm - 6 * US, [(GEMM, gemm, arrives)])
-                schedule.launch(at + 50 * US, [(NCCL_ALL_REDUCE, arrives, at + 120 * US + late)])
-        ranks.append(schedule)
-    return ranks[0], ranks[1]
-
-
+@every_reader
+@pytest.mark.parametrize("apart", [777, 0])
 @pytest.mark.parametrize(("late", "cause"), [((40, 0), "host gaps"), ((0, 40), "imbalance")])
-def test_a_straggler_is_told_from_a_slow_network(tmp_path: Path, late: tuple[int, int], cause: str) -> None:
+def test_a_straggler_is_told_from_a_slow_network(
+    tmp_path: Path, reader: str, late: tuple[int, int], cause: str, apart: int
+) -> None:
     """Rank 0 waits 40 of every 200 us (20 %) for rank 1; the transfer takes 20 us (10 %) on both."""
-    fast, slow = figures(tmp_path, *two_ranks(*late))
+    fast, slow = planted.figures(reader, tmp_path, *two_ranks(*late, apart))
     shares = fast.typical("decode")
     assert shares.transport == pytest.approx(0.1)
     assert shares.waiting == pytest.approx(0.2)
@@ -179,10 +114,14 @@ def test_a_straggler_is_told_from_a_slow_network(tmp_path: Path, late: tuple[int
     assert slow.waiting_cause is None
     assert (fast.late, slow.late) == (0, 1)  # all of the waiting is for rank 1
     assert fast.ranks == slow.ranks == 2
+    assert (fast.rank, slow.rank) == (0, 1)
 
 
-def test_a_slow_network_makes_nobody_wait(tmp_path: Path) -> None:
-    fast, slow = figures(tmp_path, *two_ranks(0, 0))
+@every_reader
+@pytest.mark.parametrize("apart", [777, 0])
+def test_a_slow_network_makes_nobody_wait(tmp_path: Path, reader: str, apart: int) -> None:
+    fast, slow = planted.figures(reader, tmp_path, *two_ranks(0, 0, apart))
+    assert fast.ranks == slow.ranks == 2
     for found in (fast, slow):
         shares = found.typical("decode")
         assert shares.transport == pytest.approx(0.1)
@@ -205,20 +144,10 @@ def test_one_rank_alone_tells_waiting_by_its_quickest_collectives(tmp_path: Path
     assert found.waiting_cause is None  # another rank's fault: which, one rank cannot tell
 
 
-def test_a_stage_that_waits_for_another_is_a_pipeline_bubble(tmp_path: Path) -> None:
-    """Stage 1 receives for 10 us what it waited 90 us for."""
-    ranks = []
-    for rank in range(2):
-        schedule = Schedule(rank=rank, world_size=2)
-        for step in range(STEPS):
-            begin = step * 200 * US
-            schedule.step(begin - 50 * US, begin + 90 * US)
-            receives = begin if rank else begin + 90 * US
-            schedule.launch(begin - 20 * US, [(GEMM, begin + 100 * US, begin + 190 * US)] if rank else
-                            [(GEMM, begin, begin + 90 * US)])  # fmt: skip
-            schedule.launch(begin - 10 * US, [(NCCL_SEND_RECV, receives, begin + 100 * US)])
-        ranks.append(schedule)
-    first, second = figures(tmp_path, *ranks)
+@every_reader
+def test_a_stage_that_waits_for_another_is_a_pipeline_bubble(tmp_path: Path, reader: str) -> None:
+    """Stage 1 receives for 10 us what it waited 90 us for, of 200."""
+    first, second = planted.figures(reader, tmp_path, *two_stages())
     assert second.waiting_cause == "pipeline bubble"
     assert second.typical("decode").waiting == pytest.approx(90 / 200)
     assert second.typical("decode").transport == pytest.approx(10 / 200)
