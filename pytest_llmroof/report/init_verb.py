@@ -17,6 +17,11 @@ from pytest_llmroof.report.starter import starter
 from pytest_llmroof.report.wire import Document, visible
 
 _USAGE_ERROR: Final = 2
+_SCHEMA: Final = "gatefile.schema.json"
+_ELSEWHERE: Final = f"""\
+# Editors complete and check this file by its JSON Schema. Its path on your machine, for the editor's own settings:
+#   python -c "from importlib.resources import files; print(files('pytest_llmroof.data') / '{_SCHEMA}')"
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,13 +62,14 @@ def run(options: argparse.Namespace, command: Sequence[str] | None = None) -> in
 def editor_line() -> str:
     """The first line, by which editors (VS Code, Neovim, ...) complete and check the file.
 
-    It names the packaged schema: relative to the current directory where that holds the environment, so that the line
-    serves everybody who makes theirs in the same place.
+    Such a path is relative to the file that holds it, taken to be the current directory. A schema that lies elsewhere
+    has no path that holds on another machine: then it is said how to find it.
     """
-    schema = Path(str(files("pytest_llmroof.data") / "gatefile.schema.json")).resolve()
+    schema = Path(str(files("pytest_llmroof.data") / _SCHEMA)).resolve()
     here = Path.cwd().resolve()
-    named = schema.relative_to(here).as_posix() if schema.is_relative_to(here) else schema.as_uri()
-    return f"# yaml-language-server: $schema={named}\n"
+    if not schema.is_relative_to(here):
+        return _ELSEWHERE
+    return f"# yaml-language-server: $schema={schema.relative_to(here).as_posix()}\n"
 
 
 def _text(options: argparse.Namespace, command: Sequence[str] | None) -> str | None:

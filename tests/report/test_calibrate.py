@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -176,9 +179,22 @@ def test_the_verb_writes_to_standard_output(
     path = tmp_path / "report.json"
     json_report.write(path, report())
     assert main(["init", f"--from={path}"]) == 0
-    first, _, rest = capsys.readouterr().out.partition("\n")
-    assert first == f"# yaml-language-server: $schema={SCHEMA.as_uri()}"
+    first, command, rest = capsys.readouterr().out.split("\n", 2)
+    assert first.startswith("# Editors complete and check this file by its JSON Schema. Its path on your machine")
+    assert command.startswith("#   python -c ")
     assert rest == calibrated([("report.json", report())])
+
+
+def test_the_command_that_a_gate_file_names_finds_the_schema(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the environment lies elsewhere: no path of this machine is written
+    assert main(["init", "--model=llama-3.1-70b", "--gpu=h100"]) == 0
+    text = capsys.readouterr().out
+    assert str(SCHEMA.parent) not in text
+    command = shlex.split(text.splitlines()[1].removeprefix("#").replace("python", sys.executable, 1))
+    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert Path(told.stdout.strip()).resolve() == SCHEMA
 
 
 def test_editors_find_the_schema_by_the_first_line(
