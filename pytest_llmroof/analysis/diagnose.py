@@ -23,6 +23,7 @@ from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.findings import Finding
 from pytest_llmroof.analysis.hardware_evidence import counters_missing, padding
 from pytest_llmroof.analysis.hardware_notes import moved_less
+from pytest_llmroof.analysis.losses import late_rank_possible
 from pytest_llmroof.analysis.measurement import Outcomes
 from pytest_llmroof.analysis.metrics import Family
 from pytest_llmroof.analysis.observed import Observed
@@ -35,6 +36,8 @@ from pytest_llmroof.analysis.vendors import vendor_of
 _WINDOWS: Final = ("window", "whole")
 #: The instruments that show timelines.
 _TIMELINES: Final = ("torch_profile", "nsys")
+#: Ranks that a line names.
+_MOST_RANKS: Final = 8
 
 
 def diagnose(
@@ -212,13 +215,24 @@ def _of_kernels(facts: WindowFacts, finding: Finding) -> Iterator[Evidence]:
             yield Evidence("F", True, quote, table.location)
 
 
-def _ranks_missing(split: Attribution | None, observed: Observed | None) -> Iterator[str]:
-    """Ranks wait for one whose own trace is not here."""
-    if observed is None or observed.by != "profile" or observed.ranks >= observed.ranks_of or split is None:
+def _ranks_missing(split: Attribution | None, observed: Observed | None, letters: tuple[str, ...]) -> Iterator[str]:
+    """Ranks wait for one whose own trace is not here, or may do so."""
+    if observed is None or not observed.partial or split is None:
         return
-    if split.share("exposed communication: waiting") >= threshold("lost_share"):
-        seen = f"{observed.ranks} of {observed.ranks_of} ranks {'was' if observed.ranks == 1 else 'were'} profiled"
+    seen = f"{observed.ranks} of {observed.ranks_of} ranks {'was' if observed.ranks == 1 else 'were'} profiled"
+    if observed.late_rank is None and split.share("exposed communication: waiting") >= threshold("lost_share"):
         yield f"{seen}, not the late one; {remedy('profile')}"
+    elif observed.ranks > 1 and "C" in letters and late_rank_possible(split, observed):
+        others = sorted(set(range(observed.ranks_of)) - set(observed.captured)) if observed.captured else []
+        which = f", not {_numbered(others)}" if others else ""
+        yield f"{seen}{which}: whether all of them wait for another one; {remedy('profile')}"
+
+
+def _numbered(ranks: list[int]) -> str:
+    """``ranks 2 and 3``, of many the first ones."""
+    front, rest = ranks[:_MOST_RANKS], ranks[_MOST_RANKS:]
+    *names, last = [*map(str, front), *([f"{len(rest)} more"] if rest else [])]
+    return f"ranks {', '.join(names)} and {last}" if names else f"rank {last}"
 
 
 def _profiled(observed: Observed | None) -> bool:
@@ -238,7 +252,7 @@ def _missing(
         yield remedy("prefill_window")
     if split is None and of == "decode" and facts.decode is None:
         yield remedy("decode_window")
-    yield from _ranks_missing(split, observed)
+    yield from _ranks_missing(split, observed, finding.letters)
     unexplained = finding.letters == ("E",) and finding.cause is None
     if finding.letters == ("G",) or unexplained or finding.confidence == "low":
         told = list(counters_missing(facts, finding.letters))

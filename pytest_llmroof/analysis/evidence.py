@@ -11,7 +11,7 @@ from pytest_llmroof.analysis.communication import communicates
 from pytest_llmroof.analysis.constants import threshold
 from pytest_llmroof.analysis.diagnosis import Evidence
 from pytest_llmroof.analysis.facts import WindowFacts
-from pytest_llmroof.analysis.losses import only_work, open_letters
+from pytest_llmroof.analysis.losses import late_rank_possible, only_work, open_letters
 from pytest_llmroof.analysis.measurement import Measurement, Outcomes
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.scenarios import combined_name
@@ -167,8 +167,7 @@ def _waiting(attribution: Attribution, observed: Observed | None) -> Iterator[Ev
 
 def _one_rank(attribution: Attribution, observed: Observed) -> Iterator[Evidence]:
     """That collectives which always last long look alike from one rank, whatever makes them long."""
-    transport = attribution.share("exposed communication: transport")
-    if observed.by == "profile" and observed.ranks < observed.ranks_of and transport >= threshold("lost_share"):
+    if late_rank_possible(attribution, observed):
         text = f"{observed.ranks} of {observed.ranks_of} ranks profiled: one that is always late would look the same"
         yield Evidence("C", False, text, observed.source)
 

@@ -81,6 +81,14 @@ def open_letters(deployment: Deployment, observed: Observed | None) -> tuple[str
     return tuple(letters)
 
 
+def late_rank_possible(attribution: Attribution, observed: Observed) -> bool:
+    """Whether all may wait for a rank that was not profiled: their collectives last long, whichever rank is looked at.
+
+    Where they are short on one rank, this is the one that comes last, and none that was not seen comes later.
+    """
+    return observed.partial and attribution.share("exposed communication: transport") >= threshold("lost_share")
+
+
 def candidates(lost: Losses) -> tuple[str, ...]:
     """The scenarios that the lost shares speak for: one where it leads, several where nothing tells, none if little.
 

@@ -59,6 +59,8 @@ class Observed:
     """The rank that most of the waiting was for."""
     ranks_of: int = 1
     """How many ranks wait for each other, of which ``ranks`` were seen."""
+    captured: tuple[int, ...] = ()
+    """The numbers of the ranks seen, where the source tells them."""
     graph_launched: float | None = None
     """The fraction of kernel time that graph replays launched."""
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -77,6 +79,11 @@ class Observed:
     def idle_known(self) -> bool:
         """Whether idle time was observed."""
         return self.idle_within is not None or self.idle_between is not None
+
+    @property
+    def partial(self) -> bool:
+        """Whether a profile shows some of the ranks that wait for each other, and not all."""
+        return self.by == "profile" and self.ranks < self.ranks_of
 
     def sees(self, letter: str) -> bool:
         """Whether what a scenario loses was observed by this source itself: C, D, or F, which is what both leave."""

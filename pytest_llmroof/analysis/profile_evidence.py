@@ -43,6 +43,7 @@ def observed_by_profile(facts: WindowFacts) -> Observed | None:
     idle, queued = (sum(map(of, shares)) / len(shares) for of in (_apart_from_pauses, lambda one: one.queued))
     if queued > _MOST * idle and idle > _NOTABLE:
         doubts["most idle time had its next work submitted already: it was not the host that the GPU waited for"] = None
+    captured = _captured(every)
     late = max((part for part in every if part.figures.late), key=lambda part: part.figures.late or 0.0, default=None)
     return Observed(
         source=source_of([part.figures for part in found]),
@@ -54,13 +55,14 @@ def observed_by_profile(facts: WindowFacts) -> Observed | None:
         hidden_communication=_mean(shares, lambda one: one.hidden) or None,
         idle_within=sum(map(_idle_within, shares)) / len(shares),
         idle_between=sum(map(_idle_between, shares)) / len(shares),
-        ranks=len(every),
+        ranks=len(captured) or len(every),
         modern_attention=_agreed([one.modern_attention for one in figures]),
         distortions=tuple(doubts),
         collective=next((one.collective for one in figures if one.collective), None),
         late_rank=late.figures.rank if late is not None else None,
         graph_launched=sum(one.graph_launched for one in figures) / len(figures),
         ranks_of=_ranks_of(facts, every),
+        captured=captured,
         signs=(*_waiting_signs(every, found), *_host_signs(found), *_kernel_signs(found)),
     )
 
@@ -148,6 +150,12 @@ def _waiting_cause(found: Sequence[Part]) -> WaitingCause | None:
 def _agreed(told: Sequence[bool | None]) -> bool | None:
     known = {one for one in told if one is not None}
     return known.pop() if len(known) == 1 else None
+
+
+def _captured(found: Sequence[Part]) -> tuple[int, ...]:
+    """The numbers of the ranks that were profiled; empty where one of them does not tell its own."""
+    numbers = {part.figures.rank for part in found}
+    return tuple(sorted(number for number in numbers if number is not None)) if None not in numbers else ()
 
 
 def _ranks_of(facts: WindowFacts, found: Sequence[Part]) -> int:

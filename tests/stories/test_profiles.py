@@ -152,6 +152,29 @@ def test_a_straggler_with_more_work_is_c_and_told_from_a_slow_network(profiled: 
     assert "Keep tensor parallelism inside the NVLink domain" not in effects(run)
 
 
+def test_some_of_the_ranks_do_not_tell_a_late_one_from_slow_transfers(profiled: Callable[..., Any]) -> None:
+    """Ranks 0 and 1 both wait for rank 3, 30 % of the step: to them each transfer lasts 35 %."""
+    run = profiled(ranks(0.3, working=True)[:2])
+    diagnosis = run.window["diagnosis"]
+    assert (diagnosis["scenario"], diagnosis["confidence"]) == ("C", "medium")
+    assert "2 of 4 ranks profiled: one that is always late would look the same" in evidence(run, "C", supports=False)
+    (line,) = diagnosis["missing"]
+    assert line.startswith(
+        "2 of 4 ranks were profiled, not ranks 2 and 3: whether all of them wait for another one; add a profile"
+    )
+
+
+def test_the_late_one_of_some_ranks_excludes_a_later_one(profiled: Callable[..., Any]) -> None:
+    """Of ranks 2 and 3 the last one comes late. Its own all-reduces last 5 %: nobody comes after it."""
+    run = profiled(ranks(0.3, working=True)[2:])
+    diagnosis = run.window["diagnosis"]
+    assert (diagnosis["scenario"], diagnosis["confidence"]) == ("C", "high")
+    assert evidence(run, "C") == [
+        "30 % of the step is waiting for rank 3, which has more work than the others (imbalance)"
+    ]
+    assert diagnosis["missing"] == []
+
+
 def test_one_rank_that_waits_is_c_or_d_and_the_other_ranks_are_asked_for(profiled: Callable[..., Any]) -> None:
     """Four of five all-reduces last four and a half times as long as the fifth: waiting, and nobody knows for whom."""
     schedule = decode(communication=0.45)
