@@ -23,7 +23,7 @@ from pytest_llmroof.probe.plan import Plan
 from pytest_llmroof.probe.target import Target, bodies, find_target
 from pytest_llmroof.taken import Taken
 from pytest_llmroof.telemetry.endpoint import Endpoint, endpoint_of
-from pytest_llmroof.telemetry.fetching import NoSuchPage
+from pytest_llmroof.telemetry.unanswered import NoSuchPage
 
 T = TypeVar("T")
 

@@ -20,8 +20,10 @@ import urllib3
 
 from pytest_llmroof import __version__
 from pytest_llmroof.errors import SourceError
+from pytest_llmroof.telemetry.connections import Adapter, Watch
 from pytest_llmroof.telemetry.endpoint import Endpoint, shown_url
-from pytest_llmroof.telemetry.fetching import Adapter, Watch, authentication, transport_error
+from pytest_llmroof.telemetry.fetching import authentication
+from pytest_llmroof.telemetry.unanswered import transport_error
 
 _monotonic = time.monotonic
 

@@ -21,10 +21,12 @@ import urllib3
 from pytest_llmroof import __version__
 from pytest_llmroof.data import load
 from pytest_llmroof.errors import SourceError
+from pytest_llmroof.telemetry.connections import Adapter
 from pytest_llmroof.telemetry.endpoint import Endpoint, shown_url
-from pytest_llmroof.telemetry.fetching import Adapter, authentication, transport_error
+from pytest_llmroof.telemetry.fetching import authentication
 from pytest_llmroof.telemetry.garbage import without_collections
 from pytest_llmroof.telemetry.patience import PASSING, Unavailable, pause_before, retry_after
+from pytest_llmroof.telemetry.unanswered import transport_error
 
 #: More than any answer that is read here, and less than what fills a machine's memory.
 MAXIMUM_BYTES: Final = 1 << 30
