@@ -9,14 +9,13 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from pytest_llmroof.data import load
-from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.bench_json import at, json_values, number, texts
+from pytest_llmroof.telemetry.bench_latencies import summaries
 from pytest_llmroof.telemetry.bench_requests import APART, INSIDE
-from pytest_llmroof.telemetry.client import Client, Request, Summary
+from pytest_llmroof.telemetry.client import Client, Request
 
 #: The key of the tool that measures an engine without requests: telemetry/llamabench.py reads it.
 LLAMA_BENCH: Final = "llama-bench"
-_PERCENTILE: Final = re.compile(r"p(\d+(?:\.\d+)?)")
 
 Tool = Mapping[str, Any]
 Run = Mapping[str, Any]
@@ -90,7 +89,7 @@ def client_of(key: str, run: Run, location: str) -> Client:
     client = _by_records(client)
     if client.completed == 0:
         return client
-    return replace(client, summaries=_summaries(run, tool, client), duration_seconds=_duration(client))
+    return replace(client, summaries=summaries(run, tool, client), duration_seconds=_duration(client))
 
 
 def _local(run: Run, tool: Mapping[str, Any]) -> float | None:
@@ -248,69 +247,6 @@ def _by_records(client: Client) -> Client:
     return replace(client, notes=(*client.notes, note))
 
 
-def _summaries(run: Run, tool: Tool, client: Client) -> dict[str, Summary]:
-    found = {}
-    for name, latency in tool["latencies"].items():
-        where = run if "named" in latency else at(run, latency["at"])
-        values = _values(where, latency) if isinstance(where, Mapping) else {}
-        mean = number(at(run, latency["mean"])) if "mean" in latency else None
-        if mean is not None:
-            values.setdefault("mean", mean * float(latency.get("scale", 1.0)))
-        if values:
-            called = latency["named"].format("*") if "named" in latency else latency["at"].rpartition(".")[2]
-            called = latency["at"] if called in ("successful", "") else called
-            found[name] = Summary(called, values, latency["definition"])
-    per_piece = [name for name, latency in tool["latencies"].items() if latency.get("per_piece") and name in found]
-    for name in per_piece:
-        found[name] = replace(found[name], stretch=_stretch(found, client))
-    return found
-
-
-def _values(where: Mapping[str, Any], latency: Mapping[str, Any]) -> dict[str, float]:
-    """Statistics in seconds, by their canonical names."""
-    if "units" in latency:
-        factor = load("benchmarks.yaml")["units"].get(str(where.get("unit")))
-        if factor is None:
-            return {}
-        scale = float(factor)
-    else:
-        scale = float(latency["scale"])
-    inner = where.get("percentiles")
-    places = {**where, **inner} if isinstance(inner, Mapping) and "named" not in latency else dict(where)
-    pattern = re.escape(latency.get("named", "p{}" if latency.get("bare") else "{}"))
-    names = re.compile(pattern.replace(r"\{\}", "(.+)").removeprefix("p" if latency.get("bare") else ""))
-    found: dict[str, float] = {}
-    for key, value in places.items():
-        match, figure = names.fullmatch(key), number(value)
-        statistic = _statistic(f"p{match[1]}" if latency.get("bare") else match[1]) if match else None
-        if statistic is not None and figure is not None and figure >= 0:
-            found.setdefault(statistic, figure * scale)
-    return found
-
-
-def _statistic(name: str) -> str | None:
-    """``median`` -> p50, ``p99.9`` and GuideLLM's ``p999`` -> p99.9, ``p05`` -> p5."""
-    for statistic, names in load("benchmarks.yaml")["statistics"].items():
-        if name in names:
-            return str(statistic)
-    match = _PERCENTILE.fullmatch(name)
-    if match is None:
-        return None
-    digits = match[1]
-    share = float(f"{digits[:2]}.{digits[2:]}") if len(digits) == 3 and "." not in digits else float(digits)
-    return f"p{share:g}" if 0 < share < 100 else None
-
-
-def _stretch(found: Mapping[str, Summary], client: Client) -> float:
-    """How much longer a token took than a piece of the stream, by latency, TTFT and output tokens."""
-    needed = [found[name].values.get("mean") if name in found else None for name in ("e2e", "ttft", "tpot")]
-    e2e, ttft, piece = needed
-    if e2e is None or ttft is None or not piece or not client.completed or client.output_tokens is None:
-        return 1.0
-    mean = client.output_tokens / client.completed
-    return max(1.0, (e2e - ttft) / (mean - 1) / piece) if mean > 1 else 1.0
-
-
 def _duration(client: Client) -> float | None:
     """The run's duration: as stated, else completed requests over their rate."""
     if client.duration_seconds is not None or not client.request_rate or not client.completed:
@@ -321,16 +257,3 @@ def _duration(client: Client) -> float | None:
 def _sum(values: list[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else None
-
-
-def refuse_other_loads(clients: list[Client]) -> SourceError:
-    """Several runs, of which nobody said which one is meant."""
-    names = sorted({key for one in clients for key in one.settings} | {"model"})
-    differ = [key for key in names if len({one.settings.get(key) for one in clients}) > 1]
-    what = f" of different {', '.join(differ[:3])}" if differ else ""
-    where = ", ".join(dict.fromkeys(one.location.partition(" (run ")[0] for one in clients))
-    return SourceError(
-        f"{where}: {len(clients)} benchmark runs{what}, and nothing tells which one is meant",
-        "keep the one to judge in a file of its own (a window for each): sed -n 2p runs.jsonl > run2.jsonl, "
-        "or jq '.[1]' runs.json > run2.json",
-    )

@@ -14,7 +14,8 @@ from pytest_llmroof.telemetry.beside import as_one, filled
 from pytest_llmroof.telemetry.doubles import without_doubles
 from pytest_llmroof.telemetry.fleet import ASKED, Key, with_names
 from pytest_llmroof.telemetry.fleetgpus import device_names
-from pytest_llmroof.telemetry.fleetwindow import Read, fleet_window
+from pytest_llmroof.telemetry.fleetread import Read
+from pytest_llmroof.telemetry.fleetwindow import fleet_window
 from pytest_llmroof.telemetry.garbage import without_collections
 from pytest_llmroof.telemetry.gpujoin import joined
 from pytest_llmroof.telemetry.prometheus import Answer

@@ -31,7 +31,7 @@ from pytest_llmroof.telemetry.fleet import (
     servers_of,
 )  # fmt: skip
 from pytest_llmroof.telemetry.fleetgpus import fleet_gpus
-from pytest_llmroof.telemetry.fleetwindow import Read
+from pytest_llmroof.telemetry.fleetread import Read
 from pytest_llmroof.telemetry.hardware import Hardware
 from pytest_llmroof.telemetry.kinds import Kind, kinds_of
 from pytest_llmroof.telemetry.promapi import PrometheusApi, Row, TooMany

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Final
 
 from pytest_llmroof.errors import SourceError
-from pytest_llmroof.telemetry.benchmarks import refuse_other_loads
 from pytest_llmroof.telemetry.client import Client
 from pytest_llmroof.telemetry.window import SourceInfo, Window
 
@@ -82,7 +81,7 @@ def _one(clients: Sequence[Client]) -> Client | SourceError:
         return runs[0]
     last = runs[-1]
     if any((one.tool, one.model_name, one.settings) != (last.tool, last.model_name, last.settings) for one in runs):
-        return refuse_other_loads(runs)
+        return _refuse_other_loads(runs)
     note = f"{len(runs)} runs of one load are there: the last is read ({last.location})"
     return replace(last, notes=(*last.notes, note))
 
@@ -119,4 +118,17 @@ def _joined(summary: Client, records: Client) -> Client:
         started=records.started or summary.started,
         input_tokens=summary.input_tokens if summary.input_tokens is not None else records.input_tokens,
         output_tokens=summary.output_tokens if summary.output_tokens is not None else records.output_tokens,
+    )
+
+
+def _refuse_other_loads(clients: Sequence[Client]) -> SourceError:
+    """Several runs, of which nobody said which one is meant."""
+    names = sorted({key for one in clients for key in one.settings} | {"model"})
+    differ = [key for key in names if len({one.settings.get(key) for one in clients}) > 1]
+    what = f" of different {', '.join(differ[:3])}" if differ else ""
+    where = ", ".join(dict.fromkeys(one.location.partition(" (run ")[0] for one in clients))
+    return SourceError(
+        f"{where}: {len(clients)} benchmark runs{what}, and nothing tells which one is meant",
+        "keep the one to judge in a file of its own (a window for each): sed -n 2p runs.jsonl > run2.jsonl, "
+        "or jq '.[1]' runs.json > run2.json",
     )

@@ -7,7 +7,6 @@ what it is instead. Anything else that no reader knows is listed in ``unread`` w
 from __future__ import annotations
 
 import json
-import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,18 +17,18 @@ from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.aiperfserver import ServerExport, chosen, server_export
 from pytest_llmroof.telemetry.answers import EMPTY, Answer, Answers, without_head
 from pytest_llmroof.telemetry.benchmarks import LLAMA_BENCH, Run, clients_of, records_client, tool_runs, unread_reason
-from pytest_llmroof.telemetry.bodies import MAXIMUM_BYTES, MAXIMUM_JSON_BYTES, decoded, records_of
+from pytest_llmroof.telemetry.bodies import MAXIMUM_JSON_BYTES, decoded, records_of
 from pytest_llmroof.telemetry.client import Client
 from pytest_llmroof.telemetry.engines import EngineNames
 from pytest_llmroof.telemetry.exposition import Page, parse_page
 from pytest_llmroof.telemetry.gputables import GpuTable
 from pytest_llmroof.telemetry.known import KnownSeries
+from pytest_llmroof.telemetry.namedfiles import PAGE_NAME, body_of, by_name, mode_of, record_hint, resolves_inside
 from pytest_llmroof.telemetry.recording import MANIFEST, slug_of_page
 from pytest_llmroof.telemetry.records import read_records
 from pytest_llmroof.telemetry.smi import read_amd_json, read_table
 from pytest_llmroof.telemetry.sniffing import Content, sniff, unreadable
 
-_PAGE_NAME: Final = re.compile(r".*\.(prom|metrics|openmetrics)(\.gz)?", re.IGNORECASE)
 #: What pages repeat, shared by all that this process reads: windows of one server repeat each other's text.
 _KNOWN: Final = KnownSeries()
 _REASONS: Final[dict[Content, str]] = {
@@ -88,7 +87,7 @@ class Sources:
         for path, shown in self.paths:
             if path in self.elsewhere:
                 continue
-            mode = _mode(path, shown)
+            mode = mode_of(path, shown)
             if stat.S_ISDIR(mode):
                 yield from self._folder(path, shown)
             elif stat.S_ISREG(mode):
@@ -135,19 +134,19 @@ class Sources:
             return
         if content == "table" and self._read_table(path, shown):
             return
-        if content in ("json", "binary", "text", "table", "statistics") and not _PAGE_NAME.fullmatch(path.name):
+        if content in ("json", "binary", "text", "table", "statistics") and not PAGE_NAME.fullmatch(path.name):
             self.unread.append((shown, _REASONS[content]))
             return
-        page = parse_page(_body(path, shown), shown, _KNOWN)
+        page = parse_page(body_of(path, shown), shown, _KNOWN)
         yield Located(page, page.endpoint or slug_of_page(path.name) or "", shown)
 
     def _folder(self, folder: Path, shown: str) -> Iterator[Located]:
         try:
-            entries = sorted((entry for entry in folder.iterdir() if not entry.name.startswith(".")), key=_by_name)
+            entries = sorted((entry for entry in folder.iterdir() if not entry.name.startswith(".")), key=by_name)
         except OSError as error:
             raise unreadable(shown, error) from None
         if not entries:
-            raise SourceError(f"{shown} is an empty folder", _record(shown))
+            raise SourceError(f"{shown} is an empty folder", record_hint(shown))
         inside = folder.resolve()
         for entry in entries:
             if entry in self.elsewhere:
@@ -165,13 +164,13 @@ class Sources:
                 yield located
 
     def _entry(self, entry: Path, location: str, group: str, shown: str, inside: Path) -> Located | None:
-        called_a_page = _PAGE_NAME.fullmatch(entry.name) is not None
-        if entry.is_symlink() and not _resolves_inside(entry, inside):
+        called_a_page = PAGE_NAME.fullmatch(entry.name) is not None
+        if entry.is_symlink() and not resolves_inside(entry, inside):
             if called_a_page:
                 raise SourceError(f"{location} is a link that leads out of the recording", "copy the file itself")
             self.unread.append((location, "a link that leads out of the recording"))
             return None
-        mode = _mode(entry, location)
+        mode = mode_of(entry, location)
         if not stat.S_ISREG(mode):
             reason = "a folder: name it itself" if stat.S_ISDIR(mode) else "not a regular file"
             self.unread.append((location, reason))
@@ -185,7 +184,7 @@ class Sources:
         if not called_a_page and content != "metrics":
             self.unread.append((location, _REASONS[content]))
             return None
-        page = parse_page(_body(entry, location), location, _KNOWN)
+        page = parse_page(body_of(entry, location), location, _KNOWN)
         return Located(page, page.endpoint or group, shown, recorded=slug_of_page(entry.name) is not None)
 
     def _read_entry(self, content: Content, path: Path, location: str, group: str, source: str) -> bool:
@@ -195,14 +194,14 @@ class Sources:
                 return self._read_table(path, location)
             return self._read_json(path, location, group, source)
         except SourceError as error:
-            if _PAGE_NAME.fullmatch(path.name):
+            if PAGE_NAME.fullmatch(path.name):
                 raise
             self.unread.append((location, error.reason.removeprefix(location).lstrip(": ")))
             return True
 
     def _read_json(self, path: Path, location: str, group: str, source: str) -> bool:
         """Keep what a JSON file holds: an engine's records, or results of a benchmark. False where it is neither."""
-        text = decoded(_body(path, location, MAXIMUM_JSON_BYTES), location, MAXIMUM_JSON_BYTES)
+        text = decoded(body_of(path, location, MAXIMUM_JSON_BYTES), location, MAXIMUM_JSON_BYTES)
         export = server_export(text, location)
         if export is not None:
             self.exports.append((source or location, export))
@@ -216,7 +215,7 @@ class Sources:
 
     def _read_table(self, path: Path, location: str) -> bool:
         """Keep the GPU counters that a tool printed. False where a file only begins as if it held some."""
-        text = decoded(_body(path, location, MAXIMUM_JSON_BYTES), location, MAXIMUM_JSON_BYTES)
+        text = decoded(body_of(path, location, MAXIMUM_JSON_BYTES), location, MAXIMUM_JSON_BYTES)
         table = read_table(text, location)
         self.tables.extend([table] if table is not None else [])
         return table is not None
@@ -252,49 +251,10 @@ class Sources:
     def _manifest(self, path: Path, location: str) -> None:
         """What the recorder noted beside the pages: scrapes that failed. It gives no other fact."""
         try:
-            content = json.loads(_body(path, location))
+            content = json.loads(body_of(path, location))
             failures = content.get("failed_scrapes", [])
             for failure in failures:
                 count, reason = int(failure["count"]), str(failure["reason"])
                 self.failed.append(f"{count} scrape{'s' if count != 1 else ''} failed ({reason[:200]})")
         except (ValueError, AttributeError, TypeError, KeyError, RecursionError):
             self.unread.append((location, "not what the recorder writes"))
-
-
-def _by_name(entry: Path) -> tuple[int, str]:
-    """The order of pages without a clock, as their names have it: ``after.prom`` is not the first."""
-    name = entry.name.casefold()
-    return (0 if "before" in name else 2 if "after" in name else 1), entry.name
-
-
-def _mode(path: Path, shown: str) -> int:
-    try:
-        return path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        raise SourceError(f"{shown} does not exist", _record(shown)) from None
-    except (OSError, ValueError) as error:
-        raise unreadable(shown, error) from None
-
-
-def _record(shown: str) -> str:
-    if _PAGE_NAME.fullmatch(shown) or shown.endswith(".txt"):
-        return f"scrape the server: curl -sf http://HOST:PORT/metrics > {shown}"
-    return f"record it: python -m pytest_llmroof record --out={shown} http://HOST:PORT/metrics -- COMMAND"
-
-
-def _resolves_inside(entry: Path, inside: Path) -> bool:
-    try:
-        return entry.resolve(strict=True).is_relative_to(inside)
-    except (OSError, RuntimeError):
-        return False
-
-
-def _body(path: Path, shown: str, maximum: int | None = None) -> bytes:
-    maximum = maximum or MAXIMUM_BYTES
-    try:
-        if path.stat().st_size > maximum:
-            size = f"{maximum >> 20} MiB"
-            raise SourceError(f"{shown} is larger than {size}: no page of metrics is", "name a scrape")
-        return path.read_bytes()
-    except OSError as error:
-        raise unreadable(shown, error) from None

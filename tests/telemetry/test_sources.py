@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_llmroof.errors import SourceError
-from pytest_llmroof.telemetry import sources
+from pytest_llmroof.telemetry import namedfiles
 from pytest_llmroof.telemetry.reading import read_window
 from pytest_llmroof.telemetry.sniffing import content_of
 from pytest_llmroof.telemetry.window import Window
@@ -199,7 +199,7 @@ class TestFolders:
         assert read(tmp_path / "latest").counter("generation_tokens") == 10
 
     def test_huge_files_are_not_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(sources, "MAXIMUM_BYTES", 1000)
+        monkeypatch.setattr(namedfiles, "MAXIMUM_BYTES", 1000)
         path = tmp_path / "a.prom"
         path.write_text(page(1, 0) * 50, encoding="utf-8")
         assert "is larger than" in refused(path).reason
