@@ -313,6 +313,10 @@ def _worst(
         return judge_on(gate, each)
     verdicts = [(name, judge_on(gate, outcome)) for name, outcome in each]
     name, verdict = min(verdicts, key=lambda pair: _worse(gate, pair[1]))
+    if not isinstance(verdict.outcome, Measurement):  # nothing was measured of it that could be the worst
+        alike = len(verdicts) > 1 and all(other.reason == verdict.reason for _, other in verdicts)
+        whose = "each" if alike else f"{name}, one"
+        return replace(verdict, reason=f"{whose} of {len(verdicts)} {of}: {verdict.reason}")
     named = f"the worst of {len(verdicts)} {of}: {name}"
     return replace(verdict, reason=f"{named}; {verdict.reason}" if verdict.reason else named)
 

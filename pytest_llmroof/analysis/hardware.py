@@ -74,9 +74,7 @@ def _read(facts: WindowFacts, gpu: Gpu, quantity: str, of_every_replica: bool) -
         reason = f"{_name(gpu, quantity)} of {gpu.identity} cannot be used: {why}"
         return Unread(reason, _mended(hardware, quantity, why))
     if series is None or not series.times:
-        return Unread(
-            f"no {described(quantity)} in {hardware.location or 'the counters'}", hardware.missing.get(quantity)
-        )
+        return _untold(hardware, gpu, quantity)
     looks_back = averaging(hardware)
     under_load = facts.loaded_everywhere if of_every_replica else facts.loaded
     alone = not facts.window.engines and facts.window.client is None
@@ -94,6 +92,17 @@ def _read(facts: WindowFacts, gpu: Gpu, quantity: str, of_every_replica: bool) -
     if inside.times and whole is not None:
         return _reading(inside, looks_back, "window", quantity, (whole,))
     return Unread(_too_short(facts, hardware, looks_back), _shorter(hardware))
+
+
+def _untold(hardware: Hardware, gpu: Gpu, quantity: str) -> Unread:
+    """Nothing of a quantity: of this GPU alone, or of none."""
+    reason = f"nothing in {hardware.location or 'the counters'} tells the {described(quantity)}"
+    if not any(quantity in other.series for other in hardware.gpus):
+        return Unread(reason, hardware.missing.get(quantity))
+    return Unread(
+        f"{reason} of {gpu.identity}, though it is told of other GPUs",
+        "have all of the exporters export the same counters, and look into the log of the one that tells of this GPU",
+    )
 
 
 def _mended(hardware: Hardware, quantity: str, why: str) -> str | None:

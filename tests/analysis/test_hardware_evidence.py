@@ -203,7 +203,7 @@ def test_missing_and_silent_fields_abstain_and_say_what_to_switch_on() -> None:
                    missing={"gr_engine": "DCGM_FI_PROF_* are absent: load the profiling module"})  # fmt: skip
     assert observed_by_counters(without) is None
     assert list(counters_missing(without, ("C", "D"))) == [
-        "no activity of the GPU's engines in dcgm.prom; DCGM_FI_PROF_* are absent: load the profiling module"
+        "nothing in dcgm.prom tells the activity of the GPU's engines; DCGM_FI_PROF_* are absent: load the profiling module"
     ]
     found, _ = explained(without)
     assert found.scenario == "C or D"
@@ -215,7 +215,7 @@ def test_without_multiprocessors_idle_gaps_are_still_told() -> None:
     assert found.scenario == "D"
     busy, _ = explained(planted(gr_engine=0.99, dram=0.21, tensor=0.03))
     assert busy.candidates == ("C", "F")
-    assert any("no activity of the multiprocessors" in line for line in busy.missing)
+    assert any("tells the activity of the multiprocessors" in line for line in busy.missing)
 
 
 def test_bubbles_of_a_pipeline_are_not_host_gaps() -> None:

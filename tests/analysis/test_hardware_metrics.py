@@ -295,7 +295,7 @@ def test_missing_fields_say_what_to_switch_on() -> None:
     seen = gpus(4, utilization=1.0)
     missing = {"dram": "DCGM_FI_PROF_DRAM_ACTIVE is not exported: add it to the exporter's CSV"}
     found = nothing(of(watched(loaded(), *seen, missing=missing)), "hardware.mbu")
-    assert found.reason == "no activity of the memory interface in dcgm.prom"
+    assert found.reason == "nothing in dcgm.prom tells the activity of the memory interface"
     assert found.remedy == missing["dram"]
 
 

@@ -85,6 +85,27 @@ def test_each_gpu_and_the_worst_is_named(gate: Gate, record: Callable[..., Path]
     assert "per gpu (20 points short; the worst of 4 GPUs: gpu 2" in run.text
 
 
+def test_nothing_that_was_not_measured_is_called_the_worst(gate: Gate, record: Callable[..., Path]) -> None:
+    folder = record(**BUSY)
+    gates = GATES.format(gates="{gate: hardware.sm_active >= 40%, per: gpu}")
+    for path in folder.glob("dcgm.*"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        path.write_text("\n".join(line for line in lines if 'SM_ACTIVE{gpu="2"' not in line) + "\n", encoding="utf-8")
+    (one,) = gate(gates).window["gates"]
+    assert one["verdict"] == "no data"
+    assert one["reason"].startswith("gpu 2, one of 4 GPUs: nothing in load tells the activity of the multiproc")
+    assert "have all of the exporters export the same counters" in one["reason"]
+    for path in folder.glob("dcgm.*"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        path.write_text("\n".join(line for line in lines if "SM_ACTIVE{" not in line) + "\n", encoding="utf-8")
+    run = gate(gates)
+    (every,) = run.window["gates"]
+    assert every["verdict"] == "no data"
+    assert every["reason"].startswith("each of 4 GPUs: nothing in load tells the activity of the multiprocessors; ")
+    assert "add the line `DCGM_FI_PROF_SM_ACTIVE, gauge, sm active`" in every["reason"]
+    assert "worst of" not in run.text
+
+
 def test_throttling_is_said_with_every_verdict(gate: Gate, record: Callable[..., Path]) -> None:
     folder = record(**BUSY | {"DEV_SM_CLOCK": 1281.0})
     for second, path in enumerate(sorted(folder.glob("dcgm.*"))):
