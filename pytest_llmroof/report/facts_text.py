@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from pytest_llmroof.analysis.metrics import OF_WINDOW
 from pytest_llmroof.report.figures import percentages, quantity, short_count
 from pytest_llmroof.report.rows import Row
 from pytest_llmroof.report.wire import Document
@@ -34,14 +35,17 @@ _STEP_NAMES: Final[Mapping[str, str]] = {
 _REST: Final = ("kernel ceiling", "slow kernels")
 
 _ATTRIBUTED: Final = {"decode step": "step time", "prefill": "prefill time", "ttft": "TTFT"}
-_WINDOWS: Final = ("window", "whole")
 _EXPLAINS: Final = {
     "decode": ("decode step",),
     "prefill": ("prefill",),
     "ttft": ("ttft", "prefill"),
-    "window": ("decode step", "prefill", "ttft"),
-    "whole": ("decode step", "prefill", "ttft"),
+    **dict.fromkeys(OF_WINDOW, ("decode step", "prefill", "ttft")),
 }
+
+
+def explains(attributed: str, family: str) -> bool:
+    """Whether the time that was attributed is part of the time that gates of a family measure."""
+    return attributed in _EXPLAINS.get(family, ())
 
 
 def deployment_text(window: Document) -> str | None:
@@ -165,9 +169,9 @@ def roofline_text(window: Document, gate: Document) -> str | None:
 def _work(window: Document, family: str) -> Mapping[str, Any] | None:
     """The mean step of the time that a gate measures."""
     facts = window["facts"]
-    if facts is None or family not in ("decode", "prefill", *_WINDOWS):
+    if facts is None or family not in ("decode", "prefill", *OF_WINDOW):
         return None
-    kind = "prefill" if family == "prefill" or (family in _WINDOWS and window["phase"] == "prefill") else "decode"
+    kind = "prefill" if family == "prefill" or (family in OF_WINDOW and window["phase"] == "prefill") else "decode"
     work: Mapping[str, Any] | None = facts[kind]
     return work
 
@@ -180,7 +184,7 @@ def _flop(count: float) -> str:
 def step_time_row(window: Document, gate: Document) -> Row | None:
     """``41 % memory floor, 34 % exposed communication, 4 % idle, 21 % rest (7 kernel ceiling, 14 slow kernels)``."""
     attributed, shares = window["attributed"], window["attribution"]
-    if not shares or attributed is None or attributed["of"] not in _EXPLAINS.get(gate["family"], ()):
+    if not shares or attributed is None or not explains(attributed["of"], gate["family"]):
         return None
     names, estimated = _named_shares(shares)
     # What evidence and the finding in words say of the remainder is the same figure.
@@ -229,7 +233,7 @@ def counters_text(window: Document, gate: Document) -> str | None:
 
 def _real_utilisation(window: Document, gate: Document) -> tuple[str, str] | None:
     """The utilisation to hold against nvidia-smi's: MFU of the gate's own time, else of the window's phase."""
-    of = {"decode": "decode", "prefill": "prefill", "window": "window", "whole": "window"}.get(gate["family"])
+    of = {"decode": "decode", "prefill": "prefill", **dict.fromkeys(OF_WINDOW, "window")}.get(gate["family"])
     phase = "prefill" if window["phase"] == "prefill" else "decode"
     for family in filter(None, (of, phase, "window")):
         found = window["measurements"].get(f"{family}.mfu")

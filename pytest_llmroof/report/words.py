@@ -13,6 +13,7 @@ from pytest_llmroof.gates.assessment import Assessment
 from pytest_llmroof.gates.gate import Gate
 from pytest_llmroof.gates.verdict import Verdict
 from pytest_llmroof.report.causes import diagnosis_for
+from pytest_llmroof.report.facts_text import explains
 from pytest_llmroof.report.figures import precise, quantity, share_in_words, times, wording
 
 #: Below this ratio nobody would call it slower.
@@ -95,8 +96,11 @@ def _cause(diagnosis: Diagnosis, attribution: Attribution | None, of_time: bool)
     template = phrases.get(diagnosis.scenario, phrases["several"])
     if "{share}" not in template:
         return template
-    share = _lost(diagnosis.candidates, attribution) if attribution else 0.0
-    return template.format(share=share_in_words(share)) if share > 0 else None
+    if attribution is None or not explains(attribution.of, diagnosis.of):
+        return None
+    share = _lost(diagnosis.candidates, attribution)
+    time = wording()["time"][attribution.of]
+    return template.format(share=share_in_words(share), time=time) if share > 0 else None
 
 
 def _lost(candidates: tuple[str, ...], attribution: Attribution) -> float:

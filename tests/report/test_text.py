@@ -44,7 +44,7 @@ def test_a_latency_is_over_its_limit_by_a_share_of_it() -> None:
 def test_a_limit_relative_to_something_shows_what_it_came_to() -> None:
     gate = replace(made.gate(written="85% of achievable"), limit=Limit("of achievable", 0.85))
     line = first_line(made.verdict(gate, made.mbu(), limit=0.72675))
-    assert line.startswith("found 41.3 %, expected decode.mbu >= 85% of achievable (72.7 %) (31.4 points short)")
+    assert line.startswith("found 41.3 %, expected decode.mbu >= 85% of achievable = 72.7 % (31.4 points short)")
 
 
 @pytest.mark.parametrize(("word", "start"), [("no data", "NOT MEASURED"), ("not judged", "NOT JUDGED")])
@@ -129,6 +129,19 @@ def test_what_nothing_tells_apart_is_one_figure_everywhere() -> None:
     text = " ".join(whole_text(made.flagship_verdict(), diagnoses={"decode": either}, attribution=split).split())
     assert "15 % of each step is lost, and these sources do not tell to what" in text
     assert "63 % memory floor, 7 % exposed communication (estimated), 15 % not attributed (estimated), 15 %" in text
+
+
+@pytest.mark.parametrize(("of", "time"), [("prefill", "the time in prefill"), ("ttft", "the time to first token")])
+def test_a_share_in_words_says_what_it_is_one_of(of: Any, time: str) -> None:
+    shares = (Share("compute floor", 0.30, 0.6, True, "roofline"), Share("not attributed", 0.20, 0.4, False, "the rest"))
+    either = Diagnosis("D or F", ("D", "F"), "host launch bubbles or slow kernels", None, "low", "ttft")
+    late = made.verdict(made.gate("ttft.mean", "<=", 0.4, "400ms", "seconds"),
+                        made.measured("ttft.mean", 0.5, 0.5, 0.5, "seconds"))  # fmt: skip
+    text = whole_text(late, diagnoses={"ttft": either}, attribution=Attribution(of, 0.5, shares))
+    assert f"40 % of {time} is lost, and these sources do not tell to what" in " ".join(text.split())
+    # What was attributed is decode steps: they do not explain a first token.
+    steps = whole_text(late, diagnoses={"ttft": either}, attribution=Attribution("decode step", 0.5, shares))
+    assert "is lost" not in steps
 
 
 def test_pauses_behind_other_prompts_are_said_to_be_that() -> None:
