@@ -1,8 +1,7 @@
 """From the live sources of a window to recordings of them: folders that the reader takes like any other.
 
-Headers, tokens and addresses are only touched in threads of their own. What pytest may print of the thread that waits
-(the locals of a traceback, after Ctrl-C or a time-out) then holds nothing but specifications and endpoints, whose
-``repr`` is free of secrets.
+Headers, tokens and addresses are only touched in threads of their own (``telemetry/threads.py`` says why). The thread
+that waits holds nothing but specifications and endpoints, whose ``repr`` is free of secrets.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from pytest_llmroof.telemetry.live import LiveRecording, live_window
 from pytest_llmroof.telemetry.reading import read_window
 from pytest_llmroof.telemetry.recording import MANIFEST, Recording, slug_of_page
 from pytest_llmroof.telemetry.sampling import GRACE_SECONDS
-from pytest_llmroof.telemetry.threads import apart
+from pytest_llmroof.telemetry.threads import secluded
 from pytest_llmroof.units import grouped
 
 #: Seconds, where neither the window nor an option says it.
@@ -44,13 +43,7 @@ Wait = Callable[[float], object]
 
 def endpoints(spec: WindowSpec) -> tuple[Endpoint, ...]:
     """The servers behind the URLs of a window. Asks the resolver: not to be called while tests are collected."""
-    try:
-        return apart("llmroof-resolve", _endpoints, spec).result()
-    except LlmroofError:
-        raise
-    except Exception as error:
-        # Neither its text nor its traceback, whose frames hold headers: what sockets are blocked with, say.
-        raise SourceError(f"the servers' names can't be resolved ({type(error).__name__})") from None
+    return secluded("llmroof-resolve", "the servers' names can't be resolved", _endpoints, spec)
 
 
 def length_seconds(spec: WindowSpec) -> float:

@@ -12,7 +12,7 @@ from pytest_llmroof.gates.spec import WindowSpec
 from pytest_llmroof.taken import Block, Taken
 from pytest_llmroof.telemetry.engine_entries import with_engines
 from pytest_llmroof.telemetry.fleetsource import scrape_interval
-from pytest_llmroof.telemetry.threads import apart
+from pytest_llmroof.telemetry.threads import secluded
 
 #: The longest pause between two scrapes that is waited for, in seconds.
 _LONGEST_SECONDS: Final = 120.0
@@ -44,7 +44,9 @@ class AskedFraming:
         end = self._began + (_monotonic() - self._opened)
         try:
             require(self.spec)
-            interval = self._interval(end)
+            interval = secluded(
+                "llmroof-ask", "the scrape interval can't be asked for", _longest_interval, self.spec, end
+            )  # fmt: skip
             if end - self._began < 2 * interval:
                 raise SourceError(
                     f"a block of {end - self._began:.1f} s is too short where servers are scraped every "
@@ -60,15 +62,11 @@ class AskedFraming:
     def abandon(self) -> None:
         """Nothing runs that would have to be stopped."""
 
-    def _interval(self, end: float) -> float:
-        """The longest scrape interval of the sources. Asked in a thread, whose frames no traceback shows."""
-        engines = with_engines(self.spec.engines)
-        sources = [source.options for source in self.spec.telemetry if source.kind == "prometheus"]
-        try:
-            found = [apart("llmroof-ask", scrape_interval, options, end, engines).result() for options in sources]
-        except LlmroofError:
-            raise
-        except Exception as error:
-            raise SourceError(f"the scrape interval can't be asked for ({type(error).__name__})") from None
-        # Where there is no engine, the window's own question will say so.
-        return max((interval for interval in found if interval is not None), default=0.0)
+
+def _longest_interval(spec: WindowSpec, end: float) -> float:
+    """The longest scrape interval of the sources, in seconds."""
+    engines = with_engines(spec.engines)
+    sources = [source for source in spec.telemetry if source.kind == "prometheus"]
+    found = [scrape_interval(source.options, end, engines) for source in sources]
+    # Where there is no engine, the window's own question will say so.
+    return max((interval for interval in found if interval is not None), default=0.0)

@@ -6,11 +6,9 @@ Headers and tokens are only touched in threads of their own, as in ``acquire.py`
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from pytest_llmroof.acquire import Framing
@@ -23,15 +21,16 @@ from pytest_llmroof.probe.plan import Plan
 from pytest_llmroof.probe.target import Target, bodies, find_target
 from pytest_llmroof.taken import Taken
 from pytest_llmroof.telemetry.endpoint import Endpoint, endpoint_of
+from pytest_llmroof.telemetry.threads import secluded
 from pytest_llmroof.telemetry.unanswered import NoSuchPage
-
-T = TypeVar("T")
 
 #: A probe is short: its load begins and ends between samples that are near each other.
 INTERVAL_SECONDS: Final = 0.25
 #: Engines count a request a moment after its last piece was sent.
 _SETTLE_SECONDS: Final = 0.25
 _WARMUP_TOKENS: Final = 16
+#: The thread in which headers are touched, and what is said where it fails.
+_THREAD: Final = ("llmroof-probe", "the probe failed")
 _ENDINGS: Final = ("/chat/completions", "/completions", "/models")
 
 _sleep = time.sleep
@@ -77,7 +76,7 @@ def aimed(spec: WindowSpec, api: TelemetrySource | None) -> tuple[WindowSpec, Ai
 def probe_window(spec: WindowSpec, aim: Aim, plan: Plan, folder: Path, shown: str) -> Taken:
     """Drive the load as often as the window repeats, each inside a recording of its own."""
     try:
-        base = _apart(lambda: _endpoint(aim.api))
+        base = secluded(*_THREAD, _endpoint, aim.api)
         target: Target | None = None
         recordings: list[tuple[Path, str]] = []
         for number in range(1, spec.repeat + 1):
@@ -94,7 +93,7 @@ def _one_window(
     spec: WindowSpec, aim: Aim, plan: Plan, base: Endpoint, target: Target | None, folder: Path, shown: str
 ) -> Target:  # fmt: skip
     deadline = Deadline.after(spec.max_wait_seconds)
-    known, warmup, requests = _apart(lambda: _prepared(base, plan, spec.served_model_name, target, deadline))
+    known, warmup, requests = secluded(*_THREAD, _prepared, base, plan, spec.served_model_name, target, deadline)
     drive(base, known, warmup, min(plan.output_tokens, _WARMUP_TOKENS), plan.concurrency, deadline)
     framing = Framing(spec, folder, shown)
     framing.open()
@@ -132,18 +131,6 @@ def _prepared(
 
 def _reason(error: LlmroofError) -> str:
     return error.reason if isinstance(error, SourceError) else str(error)
-
-
-def _apart(function: Callable[[], T]) -> T:
-    """Run what touches headers in a thread, whose frames no traceback of the test shows."""
-    with ThreadPoolExecutor(1, "llmroof-probe") as thread:
-        try:
-            return thread.submit(function).result()
-        except LlmroofError as error:
-            problem = error.with_traceback(None)
-        except Exception as error:
-            problem = SourceError(f"the probe failed ({type(error).__name__})")
-    raise problem from None
 
 
 def _endpoint(source: TelemetrySource) -> Endpoint:

@@ -1,11 +1,15 @@
-"""Work in a thread that nobody has to wait for."""
+"""Work in a thread that nobody has to wait for, and whose frames nobody sees."""
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from threading import Thread
 from typing import ParamSpec, TypeVar
+
+from pytest_llmroof.errors import LlmroofError, SourceError
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -31,3 +35,22 @@ def apart(
 
     Thread(target=run, name=name, daemon=True).start()
     return future
+
+
+def secluded(
+    name: str, problem: str, function: Callable[Arguments, Result], *arguments: Arguments.args, **more: Arguments.kwargs
+) -> Result:
+    """The result of a function that touches headers, tokens or addresses, run in a thread of that name.
+
+    What pytest prints of the thread that waits (the locals of a traceback, after Ctrl-C or a time-out) holds none of
+    them then. Errors come without a traceback, whose frames hold them. Of one that nobody foresaw only its type and
+    place are told, in a SourceError that begins with ``problem``: its text may hold a header, or the query of a URL.
+    """
+    try:
+        return apart(name, function, *arguments, **more).result()
+    except LlmroofError as error:
+        told = error.with_traceback(None)
+    except Exception as error:
+        *_, place = traceback.extract_tb(error.__traceback__)
+        told = SourceError(f"{problem} ({type(error).__name__} in {Path(place.filename).name}:{place.lineno})")
+    raise told from None
