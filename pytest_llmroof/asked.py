@@ -10,6 +10,7 @@ from pytest_llmroof.gates.spec import TelemetrySource, WindowSpec
 from pytest_llmroof.profiles.finding import find_profiles
 from pytest_llmroof.taken import Block
 from pytest_llmroof.telemetry.engine_entries import with_engines
+from pytest_llmroof.telemetry.threads import secluded
 from pytest_llmroof.telemetry.window import Window
 from pytest_llmroof.units import grouped
 
@@ -72,16 +73,7 @@ def ask(spec: WindowSpec, block: Block | None = None) -> Window:
             f"{servers[0].shown}: `repeat` measures live servers again; what Prometheus holds stays the same",
             "leave `repeat` out and widen `duration`, or write windows with different `end`",
         )
-    # Here, so that windows of files do not pay for an HTTP client.
-    from pytest_llmroof.telemetry.fleetsource import prometheus_window
-
-    window = prometheus_window(
-        *(source.options for source in servers),
-        duration_seconds=spec.duration_seconds,
-        warmup_seconds=spec.warmup_seconds,
-        served_model_name=spec.served_model_name,
-        engines=with_engines(spec.engines),
-    )
+    window = secluded("llmroof-ask", f"{servers[0].shown} can't be asked", _answered, spec)
     if paths:
         from pytest_llmroof.telemetry.fleetfiles import with_files
 
@@ -95,6 +87,20 @@ def ask(spec: WindowSpec, block: Block | None = None) -> Window:
         f"{block.waited_seconds:.3g} s after its end, one scrape interval later"
     )
     return replace(window, notes=(*window.notes, note))
+
+
+def _answered(spec: WindowSpec) -> Window:
+    """What the servers answer."""
+    # Here, so that windows of files do not pay for an HTTP client.
+    from pytest_llmroof.telemetry.fleetsource import prometheus_window
+
+    return prometheus_window(
+        *(source.options for source in spec.telemetry if source.kind == "prometheus"),
+        duration_seconds=spec.duration_seconds,
+        warmup_seconds=spec.warmup_seconds,
+        served_model_name=spec.served_model_name,
+        engines=with_engines(spec.engines),
+    )
 
 
 def _refuse_few(spec: WindowSpec, window: Window) -> None:
