@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 
 #: Names of the fixtures that make a test one of ours.
-_FIXTURES: Final = frozenset(("llmroof", "llmroof_factory", "llmroof_gpu"))
+FIXTURES: Final = frozenset(("llmroof", "llmroof_factory", "llmroof_gpu", "llmroof_probe"))
 #: Under which key a worker tells the controller what it collected.
 _WORKER_KEY: Final = "llmroof"
 
@@ -241,7 +241,7 @@ def gated(items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
 
 
 def _reads_measurements(item: pytest.Item) -> bool:
-    return not _FIXTURES.isdisjoint(getattr(item, "fixturenames", ())) or item.get_closest_marker("llmroof") is not None
+    return not FIXTURES.isdisjoint(getattr(item, "fixturenames", ())) or item.get_closest_marker("llmroof") is not None
 
 
 def _must_have_gates(config: pytest.Config) -> bool:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from reportschema import valid
 
+from pytest_llmroof import aggregate, plugin
+
 PASSES, FAILS = "decode.mbu >= 30%", "decode.mbu >= 75%"
 NO_DATA = "hfu >= 50%"
 MARKED = (
@@ -347,3 +349,7 @@ def test_a_report_of_an_earlier_run_does_not_outlive_a_run_without_gates(project
     (project.path / "llmroof.yaml").write_text("windows: []\n")
     project.run("--llmroof-report=x.json")
     assert json.loads((project.path / "x.json").read_text())["summary"]["pass"] == 0
+
+
+def test_every_fixture_of_the_plugin_makes_a_test_one_of_ours() -> None:
+    assert set(plugin.__all__) == aggregate.FIXTURES

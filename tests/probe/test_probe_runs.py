@@ -47,6 +47,18 @@ def test_client_and_server_count_the_same(project: Any, serve: Serve) -> None:
     assert len({tuple(body["prompt"]) for body in server.load}) == 9
 
 
+def test_a_probe_without_any_mark_is_a_gated_run(project: Any, serve: Serve) -> None:
+    """What is asked of gates on the command line is not missed: the probe's test is one of ours."""
+    server = serve(Server())
+    (project.path / "test_bare.py").write_text(
+        "def test_d(llmroof_probe):\n"
+        f"    window = llmroof_probe.decode(url={server.url!r}, prompt_tokens=50, output_tokens=20)\n"
+        "    assert window['itl.mean'].value > 0\n"
+    )
+    run = project.run("--llmroof-gpu=h100")
+    assert run.rc == 0, run.text
+
+
 def test_gates_of_marks_are_judged_on_the_probes_window(project: Any, serve: Serve) -> None:
     server = serve(Server())
     project.test(
