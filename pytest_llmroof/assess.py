@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 from pytest_llmroof.analysis.added_scenarios import with_added
 from pytest_llmroof.analysis.attribute import attribute
@@ -46,7 +46,7 @@ from pytest_llmroof.telemetry.window import Engine, SourceInfo, Window
 UNNAMED: Final = "live"
 #: The kind of a window that nothing but profiles tells of.
 PROFILED: Final = "profile"
-FAMILIES: Final[tuple[Family, ...]] = ("decode", "prefill", "ttft", "window", "whole", "none")
+FAMILIES: Final[tuple[Family, ...]] = get_args(Family)
 #: Judges a gate on what was measured, with everything else known already.
 JudgeOn = Callable[[Gate, Outcome], Verdict]
 _FAMILY: Final[Mapping[str, Family]] = {family: family for family in FAMILIES}

@@ -11,7 +11,7 @@ from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.hardware import Unread, read
 from pytest_llmroof.analysis.hardware_serving import serving
 from pytest_llmroof.analysis.observed import ClockCause, Observed
-from pytest_llmroof.analysis.situation import Situation
+from pytest_llmroof.analysis.situation import Effect, Situation
 from pytest_llmroof.analysis.vendors import clock_command, vendor_of
 from pytest_llmroof.data import load
 from pytest_llmroof.telemetry.hardware import Gpu
@@ -102,13 +102,25 @@ def clock_remedies(facts: WindowFacts, split: Attribution | None, observed: Obse
         return ()
     situation = Situation(facts, split, observed)
     after = split.seconds - situation.seconds("clock")
-    effect = situation.timed(after, after)
-    why = "thermal" if low.cause == "thermal" else "unknown"
+    return (_remedy(facts, low, situation.timed(after, after)),)
+
+
+def raised_clock(facts: WindowFacts) -> tuple[Remedy, ...]:
+    """What raises a lowered clock, whatever it costs: for gates on the clock itself, where a power cap counts too."""
+    low = slowest(facts)
+    if low is None or not low.lowered:
+        return ()
+    effect = Effect(f"clock {low.ratio * 100:.0f} % toward 100 %", "hardware.clock", low.ratio, 1.0)
+    return (_remedy(facts, low, effect),)
+
+
+def _remedy(facts: WindowFacts, low: Clock, effect: Effect) -> Remedy:
+    why = low.cause or "unknown"
     said = load("scenarios.yaml")["clock"][why]
     command = _command(facts, why, said["command"])
     throttled = f"{low.throttled * 100:.0f} %"
     detail = said["detail"].format(gpu=low.gpu.identity, throttled=throttled, clock=_at(low), command=command)
-    return (Remedy(said["title"], detail, effect.text, effect.metric, effect.low, effect.high),)
+    return Remedy(said["title"], detail, effect.text, effect.metric, effect.low, effect.high)
 
 
 def _command(facts: WindowFacts, cause: str, text: str) -> str:

@@ -14,9 +14,9 @@ from pytest_llmroof.analysis import evidence, findings
 from pytest_llmroof.analysis.attribute import attribute_decode, attribute_prefill
 from pytest_llmroof.analysis.attribute_ttft import attribute_ttft
 from pytest_llmroof.analysis.attribution import Attribution
-from pytest_llmroof.analysis.clocks import clock_remedies
+from pytest_llmroof.analysis.clocks import clock_remedies, raised_clock
 from pytest_llmroof.analysis.constants import threshold
-from pytest_llmroof.analysis.diagnosis import Diagnosis, Evidence
+from pytest_llmroof.analysis.diagnosis import Diagnosis, Evidence, Remedy
 from pytest_llmroof.analysis.doubt import doubtful_inputs
 from pytest_llmroof.analysis.evidence import measured
 from pytest_llmroof.analysis.facts import WindowFacts
@@ -27,6 +27,7 @@ from pytest_llmroof.analysis.losses import late_rank_possible
 from pytest_llmroof.analysis.measurement import Outcomes
 from pytest_llmroof.analysis.metrics import Family
 from pytest_llmroof.analysis.observed import Observed
+from pytest_llmroof.analysis.parts import PARTS, of_clock, of_part
 from pytest_llmroof.analysis.remedies import remedies
 from pytest_llmroof.analysis.scenarios import combined_name, combined_title, missing, without_scenario
 from pytest_llmroof.analysis.sources import with_remedy
@@ -83,9 +84,18 @@ def diagnose(
             # What speaks for another scenario is of another time: a queue before decode, an idle stretch.
             if not one.supports or set(one.scenario.split(" or ")) & set(finding.letters)
         ),
-        remedies=(*clock_remedies(facts, split, observed), *offered),
+        remedies=(*_of_clock(facts, split, of, observed), *offered),
         missing=tuple(dict.fromkeys(_missing(facts, finding, split, of, observed))),
     )
+
+
+def _of_clock(
+    facts: WindowFacts, split: Attribution | None, of: Family, observed: Observed | None
+) -> tuple[Remedy, ...]:
+    """What raises a lowered clock: for the clock itself, and where it takes a part of the time asked for."""
+    if of == "clock":
+        return raised_clock(facts)
+    return clock_remedies(facts, split, observed) if of not in PARTS else ()
 
 
 def regime(attribution: Attribution | None) -> str | None:
@@ -125,6 +135,10 @@ def _find(
 ) -> Finding:
     if of == "none":
         return findings.saturated(facts) or Finding((), "low", without_scenario("nothing_lost"))
+    if of == "clock":
+        return of_clock(facts)
+    if of in PARTS:
+        return of_part(facts, split, of, observed)
     # Steps are timed while they run: an idle window says nothing of the whole, but leaves its decode steps what they
     # are. Only where nothing was attributed is the lack of load what explains them.
     if of in _WINDOWS or split is None:
@@ -186,7 +200,14 @@ def _evidence(
     of: Family,
     observed: Observed | None,
 ) -> Iterator[Evidence]:
+    if of == "clock":
+        return
     yield from evidence.of_load(facts, whole=of == "whole")
+    if of in PARTS:
+        for one in evidence.of_losses(facts, split, finding.letters, observed, least=0.0):
+            if set(one.scenario.split(" or ")) & set(finding.letters):
+                yield one
+        return
     yield from evidence.of_admission(facts, ttft, finding.cause)
     decode = split is not None and split.of == "decode step"
     if of != "ttft":
@@ -255,9 +276,10 @@ def _missing(
     yield from _ranks_missing(split, observed, finding.letters)
     unexplained = finding.letters == ("E",) and finding.cause is None
     if finding.letters == ("G",) or unexplained or finding.confidence == "low":
-        told = list(counters_missing(facts, finding.letters))
+        letters = finding.letters or ((PARTS[of][1],) if of in PARTS else ())
+        told = list(counters_missing(facts, letters))
         yield from told
         # Counters that were recorded need no second look; what they lack was just said.
         had = [*_TIMELINES] if _profiled(observed) else []
         had.extend(["dcgm"] if facts.window.hardware is not None else [])
-        yield from missing(finding.letters, have=had, vendor=vendor_of(facts))
+        yield from missing(letters, have=had, vendor=vendor_of(facts))

@@ -94,9 +94,18 @@ def of_first_token(facts: WindowFacts, ttft: Attribution, letters: tuple[str, ..
 
 
 def of_losses(
-    facts: WindowFacts, attribution: Attribution | None, letters: tuple[str, ...], observed: Observed | None
+    facts: WindowFacts,
+    attribution: Attribution | None,
+    letters: tuple[str, ...],
+    observed: Observed | None,
+    *,
+    least: float | None = None,
 ) -> Iterator[Evidence]:
-    """For and against C, D and F: each lost share, large or small, and what nothing tells apart."""
+    """For and against C, D and F: each lost share, large or small, and what nothing tells apart.
+
+    ``least`` is the share from which on one speaks for its scenario, as a rule the least that is worth naming.
+    """
+    least = threshold("lost_share") if least is None else least
     if attribution is None:
         return
     alone = not communicates(facts.deployment) and not _exchanges(observed)
@@ -115,9 +124,9 @@ def of_losses(
             if letter == "F" and observed is not None and only_work(attribution, observed):
                 continue  # without a floor nothing tells how much of the work is too much
             if letter in "CD" and observed is not None and observed.by == "profile" and observed.sees(letter):
-                yield _profiled(letter, letter in letters, attribution, observed)
+                yield _profiled(letter, letter in letters, attribution, observed, least)
             else:
-                yield _lost(letter, what, found, letter in letters, attribution, observed)
+                yield _lost(letter, what, found, letter in letters, attribution, observed, least)
     if observed is not None:
         for sign in observed.signs:
             if set(sign.letters) & set(letters):
@@ -135,8 +144,8 @@ def _exchanges(observed: Observed | None) -> bool:
     return observed is not None and observed.by == "profile" and observed.collective is not None
 
 
-def _profiled(letter: str, named: bool, attribution: Attribution, observed: Observed) -> Evidence:
-    """What a timeline shows of communication or of idle time; for the scenario where it is a tenth and more."""
+def _profiled(letter: str, named: bool, attribution: Attribution, observed: Observed, least: float) -> Evidence:
+    """What a timeline shows of communication or of idle time; for the scenario where it is enough."""
     if letter == "C":
         share = attribution.share("exposed communication: transport")
         waits = attribution.share("exposed communication: waiting") >= _WORTH_SAYING
@@ -145,7 +154,7 @@ def _profiled(letter: str, named: bool, attribution: Attribution, observed: Obse
     else:
         share = attribution.share("idle: within steps", "idle: between steps")
         text, source = f"the GPU was idle {share_text(share)} of the step", observed.source
-    return Evidence(letter, named and share >= threshold("lost_share"), text, source)
+    return Evidence(letter, named and share >= least, text, source)
 
 
 def _waiting(attribution: Attribution, observed: Observed | None) -> Iterator[Evidence]:
@@ -209,11 +218,17 @@ def _about_source(attribution: Attribution, letters: tuple[str, ...], observed: 
 
 
 def _lost(
-    letter: str, what: str, found: list[Share], supports: bool, attribution: Attribution, observed: Observed | None
+    letter: str,
+    what: str,
+    found: list[Share],
+    supports: bool,
+    attribution: Attribution,
+    observed: Observed | None,
+    least: float,
 ) -> Evidence:
     share = sum(part.share for part in found)
     seen = all(part.observed for part in found)
-    supports = supports and share >= threshold("lost_share")
+    supports = supports and share >= least
     text = f"{what} is {'' if seen else 'about '}{share_text(share)} of {_whole(attribution)}"
     default = observed.source if observed is not None else "the remainder"
     sources = dict.fromkeys(part.source for part in found) or {default: None}

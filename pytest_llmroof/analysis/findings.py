@@ -10,7 +10,7 @@ from pytest_llmroof.analysis.constants import reach, threshold
 from pytest_llmroof.analysis.diagnosis import Confidence
 from pytest_llmroof.analysis.evidence import measured
 from pytest_llmroof.analysis.facts import WindowFacts
-from pytest_llmroof.analysis.losses import candidates, late_rank_possible, losses, only_work
+from pytest_llmroof.analysis.losses import Losses, candidates, late_rank_possible, losses, only_work
 from pytest_llmroof.analysis.measurement import Outcomes
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.scenarios import combined_name, combined_title, scenarios, without_scenario
@@ -124,6 +124,11 @@ def largest_loss(facts: WindowFacts, attribution: Attribution, observed: Observe
     if not letters:
         known = not attribution.share("not attributed") or (observed is not None and only_work(attribution, observed))
         return Finding((), "medium" if known else "low", without_scenario("nothing_lost"))
+    return named(letters, lost, attribution, observed)
+
+
+def named(letters: tuple[str, ...], lost: Losses, attribution: Attribution, observed: Observed | None) -> Finding:
+    """The letters of a loss, and how sure they are by what saw it."""
     if observed is None or (len(letters) == 1 and letters[0] in lost.estimated):
         return Finding(letters, "low")
     by_profile = observed.by == "profile" and all(observed.sees(letter) for letter in letters)

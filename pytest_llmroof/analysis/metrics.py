@@ -17,9 +17,12 @@ LATENCY_STATISTICS: Final = ("mean", "p50", "p75", "p90", "p95", "p99", "p99.9",
 GAUGE_STATISTICS: Final = ("mean", "max", "last")
 
 Need = Literal["gpu", "model"]
-Family = Literal["decode", "prefill", "ttft", "window", "whole", "none"]
+Family = Literal["decode", "prefill", "ttft", "window", "whole", "idle", "communication", "clock", "none"]
 """The time that a metric measures, and so whose scenario explains its breach: ``whole`` is the window with all of its idle
-time, ``window`` that of its load where a benchmark is all of that."""
+time, ``window`` that of its load where a benchmark is all of that; ``idle``, ``communication`` and ``clock`` are a part of
+it, which has a cause of its own."""
+#: Families of the window's own time, or of a part of it.
+OF_WINDOW: Final[tuple[str, ...]] = ("window", "whole", "idle", "communication", "clock")
 
 
 @dataclass(frozen=True)
@@ -64,9 +67,9 @@ def _metrics() -> list[Metric]:
         Metric("hfu", "fraction", "FLOPs that the hardware executed, over the peak", "window", ("gpu",)),
         Metric("hardware.mbu", "fraction", "cycles that the memory interface was busy", "window"),
         Metric("hardware.sm_active", "fraction", "cycles that a multiprocessor had work", "window"),
-        Metric("hardware.idle", "fraction", "time that no engine of the GPU ran", "window"),
-        Metric("hardware.utilization", "fraction", "what nvidia-smi calls GPU utilization: shown for what it hides", "window"),
-        Metric("hardware.clock", "fraction", "SM clock over the datasheet's", "window", ("gpu",)),
+        Metric("hardware.idle", "fraction", "time that no engine of the GPU ran", "idle"),
+        Metric("hardware.utilization", "fraction", "what nvidia-smi calls GPU utilization: shown for what it hides", "idle"),
+        Metric("hardware.clock", "fraction", "SM clock over the datasheet's", "clock", ("gpu",)),
         Metric("ttft", "seconds", "time to first token of a request", "ttft", (), LATENCY_STATISTICS),
         Metric("tpot", "seconds", "time per output token of a request after the first", decode, (), LATENCY_STATISTICS),
         Metric("itl", "seconds", "time between two outputs of a request", decode, (), LATENCY_STATISTICS),
@@ -87,13 +90,13 @@ def _metrics() -> list[Metric]:
         Metric("speculative.tokens_per_step", "count", "tokens that a sequence emits per verify step", "none"),
         Metric("errors.rate", "fraction", "share of finished requests that failed or were aborted", "none"),
         Metric("goodput", "fraction", "share of requests that meet all the limits named", "window", (), (), True),
-        Metric("timeline.busy", "fraction", "time that a kernel or graph replay ran", "window"),
-        Metric("timeline.idle", "fraction", "time that none ran", "window"),
-        Metric("timeline.communication", "fraction", "time that communication kernels ran", "window"),
-        Metric("timeline.communication_exposed", "fraction", "communication that no computation hid", "window"),
-        Metric("timeline.host_bound_idle", "fraction", "idle time that waited for the host", "window"),
+        Metric("timeline.busy", "fraction", "time that a kernel or graph replay ran", "idle"),
+        Metric("timeline.idle", "fraction", "time that none ran", "idle"),
+        Metric("timeline.communication", "fraction", "time that communication kernels ran", "communication"),
+        Metric("timeline.communication_exposed", "fraction", "communication that no computation hid", "communication"),
+        Metric("timeline.host_bound_idle", "fraction", "idle time that waited for the host", "idle"),
         Metric("timeline.graph_launched", "fraction", "kernel time launched by graph replays", "window"),
-        Metric("timeline.gap", "seconds", "gap between two kernels", "window", (), LATENCY_STATISTICS),
+        Metric("timeline.gap", "seconds", "gap between two kernels", "idle", (), LATENCY_STATISTICS),
         Metric("kernels.mfu", "fraction", "FLOPs of the kernels that match a pattern over the peak", "window", ("gpu",), (), True),
         Metric("kernels.mbu", "fraction", "bytes of the kernels that match a pattern over the bandwidth", "window", ("gpu",), (), True),
         Metric("kernels.time_share", "fraction", "share of GPU time of the kernels that match a pattern", "window", (), (), True),

@@ -57,6 +57,8 @@ class Observed:
     """What most of the communication seen does: ``all-reduce``."""
     late_rank: int | None = None
     """The rank that most of the waiting was for."""
+    waited: float = 0.0
+    """What the rank that waits most waits for the late one, where the time is seen from that."""
     ranks_of: int = 1
     """How many ranks wait for each other, of which ``ranks`` were seen."""
     captured: tuple[int, ...] = ()

@@ -59,6 +59,7 @@ def observed_by_profile(facts: WindowFacts) -> Observed | None:
         modern_attention=_agreed([one.modern_attention for one in figures]),
         distortions=tuple(doubts),
         collective=next((one.collective for one in figures if one.collective), None),
+        waited=_held_up(every, found),
         late_rank=late.figures.rank if late is not None else None,
         graph_launched=sum(one.graph_launched for one in figures) / len(figures),
         ranks_of=_ranks_of(facts, every),
@@ -88,10 +89,16 @@ def _waits(part: Part) -> float:
 
 def _waiting_signs(every: Sequence[Part], found: Sequence[Part]) -> Iterator[Sign]:
     """That others wait for a rank, where the time is seen from that rank."""
+    waited = _held_up(every, found)
+    if waited and found[0].figures.rank is not None:
+        text = f"another rank waits for rank {found[0].figures.rank} for {waited * 100:.0f} % of the step"
+        yield Sign(("D",), text, max(every, key=_waits).figures.location)
+
+
+def _held_up(every: Sequence[Part], found: Sequence[Part]) -> float:
+    """What the rank that waits most waits for the one from which the time is seen; 0 where it is not seen from one."""
     most = max(every, key=_waits)
-    if len(found) == 1 and most.figures.waiting_cause == "host gaps" and found[0].figures.rank is not None:
-        text = f"another rank waits for rank {found[0].figures.rank} for {_waits(most) * 100:.0f} % of the step"
-        yield Sign(("D",), text, most.figures.location)
+    return _waits(most) if len(found) == 1 and most.figures.waiting_cause == "host gaps" else 0.0
 
 
 def _host_signs(found: Sequence[Part]) -> Iterator[Sign]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from pytest_llmroof.analysis.metrics import OF_WINDOW
 from pytest_llmroof.baseline.floors import Floors, decode_floors, prompt_floors
 from pytest_llmroof.baseline.identity import number
 from pytest_llmroof.baseline.matching import Baselines, Candidate
@@ -57,7 +58,7 @@ def _breached(gate: Document) -> bool:
 def _time_of(gate: Document, document: Document) -> str | None:
     """Which time explains a breached gate; None where none does (a cache's usage, an error rate)."""
     family = gate["family"]
-    if family in ("window", "whole"):
+    if family in OF_WINDOW:
         return TTFT if document["phase"] == "prefill" else DECODE
     return _TIME_OF.get(family)
 

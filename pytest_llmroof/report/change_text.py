@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pytest_llmroof.analysis.metrics import OF_WINDOW
 from pytest_llmroof.report.figures import quantity, short_count
 from pytest_llmroof.report.headline import one_line
 from pytest_llmroof.report.rows import Row
@@ -56,7 +57,7 @@ def change_of(window: Document, gate: Document) -> Document | None:
     """What changed of the time that a gate measures."""
     family = "ttft" if gate["family"] == "prefill" else gate["family"]
     changes = window["changes"]
-    found: Document | None = changes.get(family) or (window["change"] if family in ("window", "whole") else None)
+    found: Document | None = changes.get(family) or (window["change"] if family in OF_WINDOW else None)
     return found
 
 

@@ -315,6 +315,62 @@ def test_heat_is_a_cause_of_its_own_with_what_to_do() -> None:
     assert any("throttled for heat in 45 % of the time" in note and "air flow" in note for note in notes)
 
 
+@pytest.mark.parametrize(
+    ("changes", "title", "confidence", "remedy"),
+    [
+        ({"throttle_reasons": {"thermal": 0.45}}, "heat lowered the GPUs' clock", "medium", "Cool the GPUs"),
+        ({"throttle_reasons": {"power": 0.45}}, "a power cap lowered the GPUs' clock", "medium", "Raise the power cap"),
+        ({}, "the GPUs ran at a lowered clock", "low", "Find what lowers the clock"),
+    ],
+    ids=["heat", "power", "unknown"],
+)
+def test_a_low_clock_is_explained_by_its_own_cause(
+    changes: dict[str, object], title: str, confidence: str, remedy: str
+) -> None:
+    """A memory-bound decode step that lost most of its time, C or D: not what lowers a clock."""
+    counters = [gpu(index, gr_engine=0.98, sm_clock_hertz=1.281e9, changes=changes) for index in range(8)]
+    facts = seen(decoding(TP8, 0.0262, engines=LOADED), *counters)
+    assert explained(facts)[0].candidates == ("C", "F")
+    found, _ = explained(facts, "clock")
+    assert (found.scenario, found.candidates, found.title, found.confidence) == (None, (), title, confidence)
+    (one,) = found.remedies
+    assert (one.title, one.effect) == (remedy, "clock 70 % toward 100 %")  # 1 281 / 1 830
+    assert (one.metric, one.high) == ("hardware.clock", 1.0)
+    assert one.low == pytest.approx(0.7)
+    assert "ran at 1.28 GHz, 70 % of the 1.83 GHz" in one.detail
+    assert found.evidence == ()
+
+
+def test_a_clock_that_nothing_lowered_has_nothing_to_raise() -> None:
+    found, _ = explained(planted(gr_engine=0.98, sm_clock_hertz=1.83e9), "clock")
+    assert (found.title, found.remedies) == ("the GPUs ran at the clock of their peaks", ())
+    unknown, _ = explained(planted(gr_engine=0.98), "clock")
+    assert (unknown.title, unknown.remedies) == ("not diagnosed", ())
+
+
+def test_idle_time_is_the_hosts_whatever_else_took_more() -> None:
+    # 30 % idle, and 40 % of the step that is neither idle nor floor: C or D for the step, D for its idle time.
+    facts = planted(gr_engine=0.70, sm_active=0.30, dram=0.21, tensor=0.03)
+    assert explained(facts)[0].scenario == "C or D"
+    found, _ = explained(facts, "idle")
+    assert (found.scenario, found.candidates, found.confidence) == ("D", ("D",), "medium")
+    assert found.evidence[0].statement == "idle time of the GPU is 30 % of the step"
+    assert all(one.scenario == "D" and one.supports for one in found.evidence)
+
+
+def test_idle_stages_of_a_pipeline_wait_for_another_one_or_for_their_host() -> None:
+    facts = seen(decoding(llama_70b(pipeline_parallel=2), 0.0262, engines=LOADED), *gpus(8, gr_engine=0.45))
+    found, _ = explained(facts, "idle")
+    assert (found.scenario, found.candidates, found.confidence) == ("C or D", ("C", "D"), "low")
+
+
+def test_idle_time_that_nothing_tells_under_load_is_not_diagnosed() -> None:
+    facts = seen(decoding(TP8, 0.0262, engines=LOADED), *gpus(8, gr_engine=0.45, dram=0.2), averaging=90.0)
+    found, _ = explained(facts, "idle")
+    assert (found.scenario, found.confidence, found.remedies) == (None, "low", ())
+    assert any("an average over 90 s, and none of them lies inside" in line for line in found.missing)
+
+
 def test_a_power_cap_is_part_of_the_ceiling() -> None:
     base = decoding(llama_8b(), 1.0, 1024, 100, engines=LOADED)
     assert base.decode is not None

@@ -237,6 +237,31 @@ def test_a_profile_alone_is_judged_and_asks_for_telemetry_where_it_is_needed(pro
     assert run.window["diagnosis"]["scenario"] == "D"
 
 
+def test_a_part_of_the_time_is_explained_by_its_own_cause(profiled: Callable[..., Any]) -> None:
+    """All-reduces take most of what is lost, 34 %; the 4 % in which the GPU idles are its host's all the same."""
+    gates = ("timeline.idle <= 1%", "timeline.host_bound_idle <= 1%", "timeline.gap.p50 <= 1us",
+             "timeline.communication_exposed <= 20%")  # fmt: skip
+    run = profiled([decode(communication=0.34, idle=0.04)], *gates, MBU)
+    assert run.verdicts == ["fail"] * 5
+    assert [gate["scenario"] for gate in run.window["gates"]] == ["D", "D", "D", "C", "C"]
+    assert "found 4 %, expected timeline.idle <= 1 % (3 points over); scenario D: host launch latency" in run.text
+    # The window's is that of its first breach; nothing is said against the cause of what idles.
+    assert evidence(run, "D")[0] == "the GPU was idle 4 % of the step"
+    assert run.window["diagnosis"]["confidence"] == "high"
+    assert {one["scenario"] for one in run.window["diagnosis"]["evidence"]} == {"D"}
+    recomputed(run)
+
+
+def test_exposed_communication_that_waits_for_a_late_host_is_d(profiled: Callable[..., Any]) -> None:
+    """Three ranks of four wait 30 % of the step for one whose host is late, beside 5 % of transfer."""
+    run = profiled(ranks(0.3, working=False), "timeline.communication_exposed <= 4%")
+    assert run.value("timeline.communication_exposed") == pytest.approx(0.05 + 0.3 * 3 / 4, abs=1e-3)
+    assert [gate["scenario"] for gate in run.window["gates"]] == ["D"]
+    assert "another rank waits for rank 3 for 30 % of the step" in evidence(run, "D")
+    run = profiled(ranks(0.3, working=True), "timeline.communication_exposed <= 4%")
+    assert [gate["scenario"] for gate in run.window["gates"]] == ["C"]
+
+
 def test_profiles_in_a_recordings_folder(pytester: pytest.Pytester, gate: Gate, pages: Pages) -> None:
     pages("load")
     write_kineto(decode(communication=0.34, idle=0.04), pytester.path / "load" / TRACE)
