@@ -97,4 +97,4 @@ def shorten(text: str, width: int) -> str:
         return text
     cut = text[: max(width - 1, 0)]
     at_word = cut.rpartition(" ")[0]
-    return (at_word if len(at_word) > len(cut) - 20 else cut).rstrip(" ,;:") + "…"
+    return (at_word if len(at_word) > len(cut) - 20 else cut).rstrip(" ,;:").removesuffix(" =") + "…"

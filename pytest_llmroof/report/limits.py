@@ -11,7 +11,7 @@ from pytest_llmroof.units import Unit
 
 
 def limit_text(gate: Document, basis: bool = False) -> str:
-    """``75 %``, ``85 % of achievable (72.7 %)``, ``0.97x baseline (46.2 %)``, from a gate's document.
+    """``75 %``, ``85% of achievable = 72.7 %``, ``0.97x baseline = 46.2 %``, from a gate's document.
 
     With its ``basis``: ``0.97x baseline = 46.2 % (3 reports, median 47.6 %, spread 1.2 %)``.
     """
@@ -21,9 +21,8 @@ def limit_text(gate: Document, basis: bool = False) -> str:
     written: str = gate["expression"].partition(gate["operator"])[2].strip() or gate["expression"]
     if limit is None:
         return written
-    if basis and gate["baseline"]:
-        return f"{written} = {quantity(limit, unit)} ({baseline_text(gate)})"
-    return f"{written} ({quantity(limit, unit)})"
+    came_to = f"{written} = {quantity(limit, unit)}"
+    return f"{came_to} ({baseline_text(gate)})" if basis and gate["baseline"] else came_to
 
 
 def baseline_text(gate: Document) -> str:
