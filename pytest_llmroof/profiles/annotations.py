@@ -30,14 +30,13 @@ PREFIXES: Final = ("execute_", "step[", "[Executor] _forward_step", "ProfilerSte
 
 @dataclass(frozen=True)
 class StepName:
-    """What an annotation's name tells; None where it does not. ``detailed`` ones hold an engine's own step."""
+    """What an annotation's name tells; None where it does not."""
 
     phase: Phase | None = None
     prefill_requests: int | None = None
     prefill_tokens: int | None = None
     decode_requests: int | None = None
     decode_tokens: int | None = None
-    detailed: bool = True
 
 
 def step_of(name: str) -> StepName | None:
@@ -60,7 +59,7 @@ def step_of(name: str) -> StepName | None:
         if mode in ("EXTEND", "PREFILL"):
             return StepName("prefill", requests, tokens, 0, 0)
         return StepName("mixed" if mode == "MIXED" else None)
-    return StepName(detailed=False) if _PROFILER_STEP.match(name) else None
+    return StepName() if _PROFILER_STEP.match(name) else None
 
 
 def is_capture(name: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -110,11 +109,6 @@ def _grouped(digits: str, separator: str) -> bool:
     """Whether digits stand in groups of three."""
     first, *rest = digits.split(separator)
     return 1 <= len(first) <= 3 and all(len(group) == 3 for group in rest)
-
-
-def signs_of(texts: Iterable[str]) -> set[Sign]:
-    """All decimal signs that some texts prove."""
-    return {sign for text in texts if (sign := decimal_sign(text)) is not None}
 
 
 def factor_of(unit: str, kind: Kind) -> float | None:

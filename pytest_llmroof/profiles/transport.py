@@ -7,7 +7,6 @@ percentile of the same kernel and size stands for it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_llmroof.profiles.kernels import communication_classes, kernel_classes
+from pytest_llmroof.profiles.kernels import collective_kind, communication_classes, kernel_classes
 from pytest_llmroof.profiles.timeline import KERNEL, Bool, Int64, Timeline
 
 LEAST_ALIKE: Final = 5
@@ -29,7 +28,7 @@ _NUMBERED, _IN_ORDER = "numbered", "in order"
 _TOGETHER_NS: Final = 5_000
 """One collective ends on all ranks of a machine within this."""
 
-_PIPELINE: Final = re.compile(r"send_?recv|\bsend\b|\brecv\b|p2p", re.IGNORECASE)
+_PIPELINE: Final = "send and receive"
 
 
 @dataclass(frozen=True)
@@ -56,9 +55,8 @@ class Communication:
 
 @dataclass(frozen=True)
 class Matched:
-    """The same collectives on several ranks, in order: durations and the rows of them, a rank a line."""
+    """The same collectives on several ranks, in order: the rows of them and their durations, a rank a line."""
 
-    timelines: tuple[int, ...]
     rows: Int64
     durations: Int64
 
@@ -85,8 +83,9 @@ def communication_rows(timeline: Timeline) -> Int64:
 
 def of_pipeline(timeline: Timeline, rows: Int64) -> Bool:
     """Which collectives are a send or receive between two ranks, as between stages of a pipeline."""
-    named = np.array([_PIPELINE.search(name) is not None for name in timeline.names], dtype=np.bool_)
-    found: Bool = named[timeline.work.name[rows]]
+    names, of = np.unique(timeline.work.name[rows], return_inverse=True)
+    named = np.array([collective_kind(timeline.names[name]) == _PIPELINE for name in names], dtype=np.bool_)
+    found: Bool = named[of]
     return found
 
 
@@ -128,7 +127,7 @@ def match(timelines: Sequence[Timeline], rows: Sequence[Int64]) -> Matched | Non
     ordered = sorted(common, key=lambda key: keyed[0][key])
     table = np.array([[keys[key] for key in ordered] for keys in keyed], dtype=np.int64)
     durations = np.stack([one.work.end[row] - one.work.start[row] for one, row in zip(timelines, table, strict=True)])
-    matched = Matched(tuple(range(len(timelines))), table, durations)
+    matched = Matched(table, durations)
     return matched if _agree(timelines, matched, ordered) else None
 
 

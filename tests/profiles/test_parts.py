@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -12,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_llmroof.data import load
 from pytest_llmroof.profiles.annotations import StepName, is_capture, step_of
 from pytest_llmroof.profiles.elements import whole_elements
 from pytest_llmroof.profiles.intervals import gaps, union
-from pytest_llmroof.profiles.kernels import OTHER, kernel_class, modern_attention
+from pytest_llmroof.profiles.kernels import OTHER, collective_kind, kernel_class, modern_attention
 from pytest_llmroof.profiles.recognise import recognise, refuse_report
 from pytest_llmroof.profiles.timeline import Intervals, Timeline, Work, int32, int64
 
@@ -115,6 +117,26 @@ def test_kernels_are_classed_by_their_names(title: str, names: list[str]) -> Non
     assert {name: kernel_class(name) for name in names} == dict.fromkeys(names, title)
 
 
+def test_patterns_are_written_in_lower_case_as_names_are_looked_at() -> None:
+    kinds = load("kernels.yaml")
+    patterns = [one for table in ("classes", "attention", "collectives") for e in kinds[table] for one in e["patterns"]]
+    assert [one for one in patterns if re.sub(r"\\[A-Za-z]", "", one) != re.sub(r"\\[A-Za-z]", "", one).lower()] == []
+    assert kernel_class("NCCLDEVKERNEL_ALLREDUCE_SUM") == kernel_class("ncclDevKernel_AllReduce_Sum") == "communication"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "send and receive"),
+        ("p2p_copy", "send and receive"), ("mscclpp send kernel", "send and receive"), ("all_gather_p2p", "all-gather"),
+        ("ncclDevKernel_AllReduce_Sum_bf16_RING", "all-reduce"), ("ncclDevKernel_ReduceScatter", "reduce-scatter"),
+        ("deep_ep::intranode::dispatch<8>", "all-to-all"), ("nvshmem_unheard_of", "communication"),
+    ],
+)  # fmt: skip
+def test_what_communication_does_is_told_by_its_name(name: str, kind: str) -> None:
+    assert collective_kind(name) == kind
+
+
 def test_recent_attention_is_told_from_older() -> None:
     assert modern_attention(["flash::FlashAttnFwdSm90<", "nvjet"]) is True
     assert modern_attention(["void flash::flash_fwd_splitkv_kernel<"]) is False
@@ -135,7 +157,7 @@ def test_recent_attention_is_told_from_older() -> None:
         ("step[DECODE bs=32]", StepName("decode", 0, 0, 32, 32)),
         ("step[EXTEND bs=2 toks=512]", StepName("prefill", 2, 512, 0, 0)),
         ("step[EXTEND bs=2]", StepName("prefill", 2, None, 0, 0)),
-        ("ProfilerStep#7", StepName(detailed=False)),
+        ("ProfilerStep#7", StepName()),
         ("Optimizer.step#SGD.step", None),
     ],
 )
