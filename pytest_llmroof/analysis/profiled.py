@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pytest_llmroof.analysis.communication import communicates
+from pytest_llmroof.analysis.hardware_serving import degree_known
 from pytest_llmroof.analysis.thresholds import remedy, threshold
 from pytest_llmroof.profiles.profile import Profile
 
@@ -45,6 +47,8 @@ def parts(facts: WindowFacts) -> tuple[Part, ...] | Silent:
     sound = [one for one in profile.timelines if one.abstain is None]
     if not sound:
         return Silent(profile.timelines[0].abstain or "the profile tells nothing", remedy("profile"))
+    if degree_known(facts.deployment) and not communicates(facts.deployment):
+        sound = [_alone(one) for one in sound]
     found = [_part(one, facts.phase) for one in sound]
     chosen = tuple(part for part in found if part is not None)
     if not chosen:
@@ -82,6 +86,21 @@ def _part(figures: TimelineFigures, phase: Phase) -> Part | None:
         return Part(figures, figures.steps.get(None))
     steps = figures.steps.get(phase)
     return Part(figures, steps) if steps is not None else None
+
+
+def _alone(figures: TimelineFigures) -> TimelineFigures:
+    """The figures of a GPU that serves the model alone: graph replays that were recorded whole hide no communication.
+
+    Unless the recording itself shows some, or a larger world: then what was said of the server is of another one.
+    """
+    if figures.whole.exposed is not None or figures.collective is not None or (figures.world_size or 1) > 1:
+        return figures
+    steps = {phase: replace(one, shares=_without_communication(one.shares)) for phase, one in figures.steps.items()}
+    return replace(figures, whole=_without_communication(figures.whole), steps=steps)
+
+
+def _without_communication(shares: Shares) -> Shares:
+    return replace(shares, communication=0.0, exposed=0.0, transport=0.0, waiting=0.0, hidden=0.0)
 
 
 def _nothing(profile: Profile) -> Silent:

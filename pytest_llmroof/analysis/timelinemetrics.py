@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from pytest_llmroof.analysis.binomial import ranks
 from pytest_llmroof.analysis.facts import WindowFacts
+from pytest_llmroof.analysis.hardware_serving import degree_known
 from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome
 from pytest_llmroof.analysis.metrics import find_metric
 from pytest_llmroof.analysis.profiled import Part, Silent, parts, source_of
@@ -46,13 +47,16 @@ def timeline_metric(facts: WindowFacts, name: str) -> Outcome:
     if name == "timeline.graph_launched":
         values = [part.figures.graph_launched for part in found]
         return _measured(found, name, _mean(values, values), "kernel time that graph replays launched, over all of it")
+    if (reason := _untellable(found, name)) is not None:
+        what = remedy("profile")
+        if reason == _OPAQUE and not degree_known(facts.deployment):
+            what += "; where one GPU serves the model alone, `tensor_parallel: 1` says that there is none"
+        return NoData(name, f"{source_of([part.figures for part in found])}: {reason}", what)
     return _share(found, name)
 
 
 def _share(found: Sequence[Part], name: str) -> Outcome:
     share_of, key, definition = _SHARES[name]
-    if (reason := _untellable(found, name)) is not None:
-        return NoData(name, f"{source_of([part.figures for part in found])}: {reason}", remedy("profile"))
     shares = [share_of(part.shares) for part in found]
     known = [share for share in shares if share is not None]
     assert len(known) == len(shares)

@@ -44,7 +44,7 @@ def analyse_ranks(timelines: Sequence[Timeline]) -> tuple[TimelineFigures, ...]:
         return tuple(_figures(view, _waiting_alone(view), None, 1) for view in views)
     least = matched.durations.min(axis=0)
     found = []
-    waiting = waiting_of(timelines, matched)
+    waiting = waiting_of(timelines, [view.gaps for view in views], matched)
     for rank, view in enumerate(views):
         transport = view.communication.transport.copy()
         place = np.searchsorted(view.communication.rows, matched.rows[rank])
@@ -123,8 +123,8 @@ def _figures(view: _View, waiting: WaitingCause | None, late: float | None, rank
         late=late,
         notes=timeline.notes,
     )
-    marked = replace(figures, distortions=distortions_of(timeline, view.gaps, view.steps, figures))
-    return replace(marked, abstain=abstain_from(marked))
+    marked = replace(figures, distortions=distortions_of(timeline, view.gaps, view.steps, view.communication, figures))
+    return replace(marked, abstain=abstain_from(timeline, marked))
 
 
 def _measured(view: _View) -> tuple[Shares, dict[Phase | None, StepFigures]]:

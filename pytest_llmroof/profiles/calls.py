@@ -14,6 +14,8 @@ from pytest_llmroof.profiles.timeline import Bool
 _WAITS: Final = re.compile(r"Synchronize|hipMemcpyWithStream|^(?:cuda|hip)Memcpy$|^cuMemcpy(?:DtoH|HtoD)_v2$")
 #: A call that starts a kernel or a graph of them.
 _LAUNCHES: Final = re.compile(r"LaunchKernel|GraphLaunch|LaunchCooperativeKernel")
+#: A call that starts a graph of kernels.
+_REPLAYS: Final = re.compile(r"GraphLaunch")
 _CAPTURES: Final = re.compile(r"BeginCapture|EndCapture|GetCaptureInfo|GraphInstantiate")
 
 
@@ -25,6 +27,11 @@ def waiting(names: Iterable[str]) -> Bool:
 def launching(names: Iterable[str]) -> Bool:
     """Which calls start kernels."""
     return _matching(_LAUNCHES, names)
+
+
+def replaying(names: Iterable[str]) -> Bool:
+    """Which calls start a graph of kernels that was recorded before."""
+    return _matching(_REPLAYS, names)
 
 
 def capturing(names: Iterable[str]) -> Bool:

@@ -29,7 +29,8 @@ _LONGEST_KEY: Final = 4096
 _MOST_NESTED: Final = 16
 """Lists of events inside of other values that are passed over."""
 
-_OPTIONS: Final = ("with_stack", "record_shapes", "profile_memory", "with_flops", "with_modules")
+#: Those that slow the host, the worst first.
+_OPTIONS: Final = ("with_stack", "record_shapes", "profile_memory", "with_modules", "with_flops")
 _AGAIN: Final = "record it again, and let the profiler finish writing before the server is stopped"
 
 

@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from pytest_llmroof.profiles.figures import WaitingCause
-from pytest_llmroof.profiles.gaps import BACK_TO_BACK, find_gaps
-from pytest_llmroof.profiles.intervals import Union, union
+from pytest_llmroof.profiles.gaps import BACK_TO_BACK, Gaps
+from pytest_llmroof.profiles.intervals import Union
 from pytest_llmroof.profiles.timeline import Bool, Int64, Timeline
 from pytest_llmroof.profiles.transport import Matched, of_pipeline
 
@@ -25,15 +25,15 @@ class Waiting:
     late: float | None
 
 
-def waiting_of(timelines: Sequence[Timeline], matched: Matched) -> tuple[Waiting, ...]:
-    """For each rank of a group. The first collectives hold the start of the recording, and are left out."""
+def waiting_of(timelines: Sequence[Timeline], gaps: Sequence[Gaps], matched: Matched) -> tuple[Waiting, ...]:
+    """For each rank of a group, from its own gaps. The first collectives hold the start of all, and are left out."""
     skip = 1 if matched.rows.shape[1] > 1 else 0
     waits, late, rows = matched.waits[:, skip:], matched.late[skip:], matched.rows[:, skip:]
     idle = np.zeros(rows.shape, dtype=np.int64)
     if skip:  # since the collective before
-        for rank, timeline in enumerate(timelines):
+        for rank, (timeline, own) in enumerate(zip(timelines, gaps, strict=True)):
             before = timeline.work.end[matched.rows[rank, :-1]]
-            idle[rank] = _idle(timeline).within(before, np.maximum(timeline.work.start[rows[rank]], before))
+            idle[rank] = _idle(own).within(before, np.maximum(timeline.work.start[rows[rank]], before))
     # How much longer than each rank itself the late one did nothing: the rest of the wait was for its work.
     held_up = np.clip(idle[late, np.arange(len(late))] - idle, 0, waits)
     total = int(waits.sum())
@@ -66,8 +66,7 @@ def _cause(waits: Int64, held_up: Int64, pipeline: Bool) -> WaitingCause | None:
     return "host gaps" if int(held_up.sum()) > _MOST * total else "imbalance"
 
 
-def _idle(timeline: Timeline) -> Union:
+def _idle(found: Gaps) -> Union:
     """When the device did nothing, but for the moments from one kernel to the next."""
-    found = find_gaps(timeline, union(timeline.work.start, timeline.work.end))
     idle = found.cause != BACK_TO_BACK
     return Union(found.start[idle], found.end[idle])

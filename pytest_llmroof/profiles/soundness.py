@@ -7,12 +7,13 @@ from typing import Final
 import numpy as np
 
 from pytest_llmroof.errors import SourceError
+from pytest_llmroof.profiles.calls import launching, replaying
 from pytest_llmroof.profiles.figures import TimelineFigures
 from pytest_llmroof.profiles.gaps import Gaps
 from pytest_llmroof.profiles.intervals import union
 from pytest_llmroof.profiles.steps import LEAST, DeviceSteps
 from pytest_llmroof.profiles.timeline import GRAPH, KERNEL, Timeline
-from pytest_llmroof.profiles.transport import communication_rows
+from pytest_llmroof.profiles.transport import Communication
 from pytest_llmroof.units import format_quantity
 
 _LEAST_SECONDS: Final = 1e-3
@@ -20,7 +21,6 @@ _LEAST_SECONDS: Final = 1e-3
 _FEW_KERNELS: Final = 0.2
 """While graphs are captured, calls launch nothing: fewer kernels than this part of the launches ran."""
 _MANY_LAUNCHES: Final = 20
-_SLOW_OPTIONS: Final = ("with_stack", "record_shapes", "profile_memory", "with_modules", "with_flops")
 _NOTABLE: Final = 0.02
 _MANY_UNKNOWN: Final = 0.1
 _ONE_COLLECTIVE: Final = 0.5
@@ -39,13 +39,12 @@ def refuse_capture(timeline: Timeline) -> None:
 
 
 def distortions_of(
-    timeline: Timeline, gaps: Gaps, steps: DeviceSteps | None, figures: TimelineFigures
+    timeline: Timeline, gaps: Gaps, steps: DeviceSteps | None, communication: Communication, figures: TimelineFigures
 ) -> tuple[str, ...]:
     """Phrases on what makes the figures doubtful."""
     said = list(timeline.distortions)
-    slow = [option for option in _SLOW_OPTIONS if option in timeline.options]
-    if slow:
-        said.append(f"recorded with {' and '.join(slow[:2])}, which slow the host")
+    if timeline.options:
+        said.append(f"recorded with {' and '.join(timeline.options[:2])}, which slow the host")
     first, last = timeline.work.start[:1], np.max(timeline.work.end, keepdims=True)
     overhead = union(timeline.overhead.start, timeline.overhead.end)
     burden = int(overhead.within(first, last).sum()) / (figures.whole.seconds * 1e9)
@@ -59,9 +58,6 @@ def distortions_of(
         said.append("steps could not be told apart")
     elif steps is not None and len(steps) < LEAST:
         said.append(f"{len(steps)} step{'s' if len(steps) > 1 else ''} only, of which the first cannot be left out")
-    launched, ran = _kernel_launches(timeline), int((timeline.work.kind == KERNEL).sum())
-    if launched >= _MANY_LAUNCHES and ran < _FEW_KERNELS * launched and not figures.graph_replays:
-        said.append(f"{launched} kernels were launched and {ran} are shown: the profiler lost the others")
     if figures.graph_replays:
         said.append("graph replays are opaque: record with --cuda-graph-trace=node to see the kernels in them")
     if figures.whole.idle > _NOTABLE and not figures.whole.causes_known:
@@ -69,15 +65,27 @@ def distortions_of(
     if figures.unknown_kernels > _MANY_UNKNOWN:
         share = format_quantity(figures.unknown_kernels, "fraction", 2)
         said.append(f"{share} of the work is of kernels whose names are not understood: some may be communication")
-    longest = _longest_collective(timeline, figures)
+    longest = int(communication.durations.max(initial=0)) / (figures.whole.seconds * 1e9)
     if longest > _ONE_COLLECTIVE:
         share = format_quantity(longest, "fraction", 2)
         said.append(f"one collective takes {share} of the recording: its ranks began apart")
     return tuple(said)
 
 
-def abstain_from(figures: TimelineFigures) -> str | None:
-    """Why figures must not be judged; None where they may be."""
+def abstain_from(timeline: Timeline, figures: TimelineFigures) -> str | None:
+    """Why figures must not be judged; None where they may be.
+
+    What is missing would seem idle time, and a step without communication.
+    """
+    if figures.graph_replays == 0:
+        launched = _kernel_launches(timeline)
+        if launched >= _MANY_LAUNCHES and figures.kernels < _FEW_KERNELS * launched:
+            return (
+                f"{figures.location} shows {figures.kernels} of {launched} kernels that were launched: the profiler "
+                "lost the others"
+            )
+        if figures.kernels == 0:
+            return f"{figures.location} holds no kernel, only copies: what the GPU computed was not recorded"
     if figures.whole.seconds < _LEAST_SECONDS:
         length = format_quantity(figures.whole.seconds, "seconds")
         return f"{figures.location} holds {length} of GPU activity only, less than a step takes"
@@ -86,12 +94,5 @@ def abstain_from(figures: TimelineFigures) -> str | None:
 
 def _kernel_launches(timeline: Timeline) -> int:
     """Calls that launch one kernel each."""
-    launching = np.array([("Launch" in name and "Graph" not in name) for name in timeline.names], dtype=np.bool_)
-    return int(launching[timeline.launches.name].sum()) if len(timeline.launches) else 0
-
-
-def _longest_collective(timeline: Timeline, figures: TimelineFigures) -> float:
-    rows = communication_rows(timeline)
-    if not len(rows):
-        return 0.0
-    return float((timeline.work.end[rows] - timeline.work.start[rows]).max()) / (figures.whole.seconds * 1e9)
+    single = launching(timeline.names) & ~replaying(timeline.names)
+    return int(single[timeline.launches.name].sum()) if len(timeline.launches) else 0
