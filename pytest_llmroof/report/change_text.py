@@ -125,7 +125,8 @@ def _parts(change: Document, scale: Scale, whole: float) -> str:
     shown = [(one_line(part["cause"]), scale.rounded(part["seconds"])) for part in parts[:_MOST_PARTS]]
     others = round(whole - sum(seconds for _, seconds in shown), scale.decimals)
     if shown and not 0 <= others * math.copysign(1.0, whole) <= round(abs(whole), scale.decimals):
-        shown.append(("others and rounding", others))
+        hidden = change["engine_seconds"] - sum(part["seconds"] for part in parts[:_MOST_PARTS])
+        shown.append(("others" if scale.rounded(hidden) else "rounding", others))
     return ", ".join(f"{cause} {scale.signed(seconds)}" for cause, seconds in shown)
 
 

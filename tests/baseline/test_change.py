@@ -67,13 +67,14 @@ def test_the_sums_and_the_parts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("engine", "parts", "said"),
     [
-        (-22.5, {"not attributed": -22.6, "kernel ceiling": 0.1}, "not attributed -22.6, others and rounding +0.1"),
+        (-22.5, {"not attributed": -22.6, "kernel ceiling": 0.1}, "not attributed -22.6, others +0.1"),
+        (0.482, {"not attributed": 0.266, "clock": 0.216}, "not attributed +0.27, clock +0.22, rounding -0.01"),
         (-22.5, {"not attributed": -20.0, "slow kernels": -2.5}, "not attributed -20.0, slow kernels -2.5"),
         (-22.5, {"not attributed": -22.2, "slow kernels": -0.3}, "not attributed -22.2"),  # 0.3 is below 2 %
         (0.2, {"not attributed": -3.0, "slow kernels": 3.2}, "slow kernels +3.20, not attributed -3.00"),
         (0.2, {"not attributed": -3.0, "clock": 0.4, "slow kernels": 0.4, "front end": 0.4, "queue": 0.4,
                "kernel ceiling": 1.6}, "not attributed -3.00, kernel ceiling +1.60, clock +0.40, slow kernels +0.40, "
-         "others and rounding +0.80"),
+         "others +0.80"),
     ],
 )  # fmt: skip
 def test_parts_never_come_to_more_than_their_whole(engine: float, parts: dict[str, float], said: str) -> None:
