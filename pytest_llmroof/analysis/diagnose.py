@@ -69,6 +69,7 @@ def diagnose(
             attribution if scenario != name else split,
             observed=observed,
             tpot_limit_seconds=tpot_limit_seconds,
+            doubted=finding.confidence == "low",
         )
     )
     return Diagnosis(

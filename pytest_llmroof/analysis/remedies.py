@@ -50,19 +50,25 @@ def remedies(
     *,
     observed: Observed | None = None,
     tpot_limit_seconds: float | None = None,
+    doubted: bool = False,
 ) -> tuple[Remedy, ...]:
-    """What helps against a scenario here. For ``C or D`` those of both, each as the most that it could give."""
+    """What helps against a scenario here. For ``C or D`` those of both, each as the most that it could give.
+
+    Where the scenario is ``doubted`` each remedy says that it helps if that is the cause.
+    """
     if scenario is None:
         return ()
     letters = scenario.split(" or ")
     situation = Situation(facts, attribution, observed, tpot_limit_seconds)
     offered: list[Remedy] = []
     for letter in letters:
-        offered.extend(_of_letter(letter, situation, bound=len(letters) > 1))
+        offered.extend(_of_letter(letter, situation, bound=len(letters) > 1, doubted=doubted))
     return tuple(dict.fromkeys(offered))
 
 
-def _of_letter(letter: str, situation: Situation, *, bound: bool) -> list[Remedy]:
+def _of_letter(letter: str, situation: Situation, *, bound: bool, doubted: bool) -> list[Remedy]:
+    # A bound says it by itself.
+    doubt = f", if the cause is {scenarios()[letter].short}" if doubted and not bound else ""
     found = []
     for entry in _ordered(scenarios()[letter].remedies, situation):
         if not all(_CONDITIONS[name](situation) for name in entry.applies):
@@ -73,7 +79,7 @@ def _of_letter(letter: str, situation: Situation, *, bound: bool) -> list[Remedy
         effect = EFFECTS[entry.effect](_bounded(situation, letter, entry) if bound else situation)
         if effect is not None and worth(effect):
             detail = worded.detail.format(**effect.fill)
-            found.append(Remedy(worded.title, detail, effect.text, effect.metric, effect.low, effect.high))
+            found.append(Remedy(worded.title, detail, effect.text + doubt, effect.metric, effect.low, effect.high))
     return found
 
 

@@ -145,6 +145,14 @@ def test_what_makes_a_profile_doubtful_lowers_the_confidence(changes: dict[str, 
     assert any(one.source == "trace" and not one.supports for one in about(found, "C"))
 
 
+@pytest.mark.parametrize("seen", [None, Observed("trace", transport=0.05), Observed("trace", transport=0.22)])
+def test_what_is_not_sure_to_be_the_cause_is_no_promise(seen: Observed | None) -> None:
+    found = diagnosed(decoding(llama_70b(), 0.0262), None, seen)
+    assert found.confidence == "low"
+    assert found.remedies
+    assert all(", if the cause is " in one.effect for one in found.remedies)
+
+
 def test_two_losses_alike_are_both_named() -> None:
     # 22 % against 20 %: less than 1.3 times as much; slow kernels are below a tenth.
     found = diagnosed(decoding(llama_70b(), 0.0262), None, Observed("trace", transport=0.22, idle_within=0.20))
@@ -198,6 +206,8 @@ def test_an_estimate_alone_decides_with_low_confidence_at_most() -> None:
     assert about(found, "C")[0].statement == "communication that nothing hides is about 31 % of the step"
     assert about(found, "C")[0].source.startswith("estimated: 160 all-reduces of 203 kB over PCIe")
     assert found.missing
+    assert found.remedies
+    assert all(one.effect.endswith(", if the cause is communication stalls") for one in found.remedies)
 
 
 def test_nothing_is_named_where_nothing_is_lost() -> None:
