@@ -10,7 +10,8 @@ from typing import Final
 from pytest_llmroof.analysis.clientfacts import belongs
 from pytest_llmroof.analysis.clientlatency import all_failed, belied, client_metric
 from pytest_llmroof.analysis.clientwords import source_of
-from pytest_llmroof.analysis.consistency import Contradiction, contradictions
+from pytest_llmroof.analysis.consistency import contradictions
+from pytest_llmroof.analysis.contradiction import Contradiction
 from pytest_llmroof.analysis.decodemetrics import decode_metric
 from pytest_llmroof.analysis.devices import degree_confirmed
 from pytest_llmroof.analysis.estimated import estimator_checks
