@@ -7,6 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from pytest_llmroof.analysis.decodebounds import (
+    as_lower_bound,
+    between_if_interleaved,
+    lacks_context,
+    most_bytes,
+    no_context,
+    only_what_fits,
+)
 from pytest_llmroof.analysis.facts import DecodeFacts, WindowFacts
 from pytest_llmroof.analysis.floors import decode_costs, decode_step
 from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome
@@ -24,7 +32,7 @@ from pytest_llmroof.analysis.thresholds import remedy, threshold
 from pytest_llmroof.analysis.tokens import observations
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.roofline.cost import floor, model_flops, step_cost
-from pytest_llmroof.roofline.roof import achievable, typical
+from pytest_llmroof.roofline.roof import achievable
 from pytest_llmroof.roofline.step import StepCost
 from pytest_llmroof.units import Unit, format_quantity
 
@@ -74,28 +82,6 @@ def _context(facts: WindowFacts, decode: DecodeFacts, metric: str) -> Outcome:
     return _measured(facts, decode, metric, decode.context, "tokens", how, "prompt_length", "generation_length")
 
 
-def no_context(facts: WindowFacts) -> tuple[str, str]:
-    """Why the context of a sequence is not known, and what would tell it."""
-    if facts.decode is not None and facts.decode.only_longest is not None:
-        known = cannot(facts.window, "decode.context")
-        return facts.decode.only_longest, (known.remedy if known else None) or remedy("counter")
-    if observations(facts.window, "generation_length") is None and facts.prompt_tokens is None:
-        return "the context of a sequence is not measurable here", remedy("counter")
-    return (
-        "the context of a sequence is not known: most of the outputs belong to requests that reach beyond the window",
-        remedy("whole_requests"),
-    )
-
-
-def lacks_context(facts: WindowFacts) -> bool:
-    """Whether the cache that decode steps read is not known, though the model's cache has a size."""
-    model = facts.deployment.model
-    decode = facts.decode
-    if decode is None or model is None or (decode.context is not None and decode.only_longest is None):
-        return False
-    return model.kv_bytes_per_token(facts.deployment.kv_cache) > 0
-
-
 def _mbu(facts: WindowFacts, decode: DecodeFacts, against: Roofs) -> Outcome:
     metric = "decode.mbu"
     costs = decode_costs(facts.deployment, decode)
@@ -105,7 +91,7 @@ def _mbu(facts: WindowFacts, decode: DecodeFacts, against: Roofs) -> Outcome:
     step = decode.step_seconds
     value = costs["value"].bytes / (moved * step.value)
     low = costs["low"].bytes_low / (moved * step.high)
-    most = _most_bytes(facts, decode, costs["high"], against)
+    most = most_bytes(facts, decode, costs["high"], against)
     high = most / (moved * step.low)
     settle = _settle(facts, decode, costs)
     how = (
@@ -120,7 +106,7 @@ def _mbu(facts: WindowFacts, decode: DecodeFacts, against: Roofs) -> Outcome:
     elif decode.only_longest is not None:
         measured = as_lower_bound(measured, *no_context(facts))
     measured = only_what_fits(measured)
-    return _between_if_interleaved(facts, decode, against, measured, most / moved)
+    return between_if_interleaved(facts, decode, against, measured, most / moved)
 
 
 def _mfu(facts: WindowFacts, decode: DecodeFacts, against: Roofs) -> Outcome:
@@ -137,7 +123,7 @@ def _mfu(facts: WindowFacts, decode: DecodeFacts, against: Roofs) -> Outcome:
     how = f"FLOPs of the tokens that a mean decode step emits over its peak; {convention(facts, exact)}; {decode.basis}"
     measured = _measured(facts, decode, "decode.mfu", bounded, "fraction", how)
     measured = replace(measured, achievable=achievable(against.accelerator, facts.deployment.compute))
-    return _between_if_interleaved(facts, decode, against, measured, flops("high") / peak)
+    return between_if_interleaved(facts, decode, against, measured, flops("high") / peak)
 
 
 def _intensity(facts: WindowFacts, decode: DecodeFacts, against: Roofs) -> Outcome:
@@ -150,7 +136,7 @@ def _intensity(facts: WindowFacts, decode: DecodeFacts, against: Roofs) -> Outco
     measured = _measured(facts, decode, "decode.intensity", bounded, "FLOP/byte", how)
     if not lacks_context(facts):
         return measured
-    most = costs["value"].flops / max(costs["value"].bytes, _most_bytes(facts, decode, costs["high"], against))
+    most = costs["value"].flops / max(costs["value"].bytes, most_bytes(facts, decode, costs["high"], against))
     return as_lower_bound(replace(measured, bounded=Bounded(most, most, bounded.high)), *no_context(facts))
 
 
@@ -166,7 +152,7 @@ def _floor(facts: WindowFacts, decode: DecodeFacts, against: Roofs) -> Outcome:
             reason = "even routing to experts would take longer than the step took: what was read is less"
             return as_lower_bound(measured, reason, remedy("profile"))
         return measured
-    full = _most_bytes(facts, decode, costs["high"], against) / (against.bandwidth * costs["high"].gpus)
+    full = most_bytes(facts, decode, costs["high"], against) / (against.bandwidth * costs["high"].gpus)
     spanning = replace(measured, bounded=Bounded(bounded.low, bounded.low, max(bounded.high, full)))
     return as_lower_bound(spanning, *no_context(facts))
 
@@ -182,81 +168,6 @@ _AGAINST_ROOFS: Final[dict[str, Callable[[WindowFacts, DecodeFacts, Roofs], Outc
     "decode.intensity": _intensity,
     "decode.floor": _floor,
 }
-
-
-def _between_if_interleaved(
-    facts: WindowFacts, decode: DecodeFacts, against: Roofs, measured: Measurement, least_seconds: float
-) -> Measurement:
-    """In a mixed window the step time contains prefill: utilisation lies between counting it all and none of it.
-
-    ``least_seconds`` is the metric's numerator over its peak: the utilisation of a step that took one second.
-    """
-    if decode.interleaved_seconds <= threshold("interleaved") * decode.step_seconds.value:
-        return measured
-    compute = facts.deployment.compute
-    eta = achievable(against.accelerator, compute) or typical(_kind(compute))
-    rest = decode.step_seconds.low - decode.interleaved_seconds / eta
-    ceiling = max(1.0, measured.bounded.high)
-    high = min(ceiling, least_seconds / rest) if rest > 0 else ceiling
-    low = measured.bounded.low
-    share = format_quantity(decode.interleaved_seconds, "seconds")
-    step = format_quantity(decode.step_seconds.value, "seconds")
-    return replace(
-        measured,
-        bounded=Bounded(low, low, max(low, measured.bounded.high, high)),
-        judged_by="bounds",
-        undecided=f"prefill is interleaved ({share} of each step of {step}), so decode is known between bounds",
-        settle=remedy("decode_window"),
-    )
-
-
-def _kind(compute: str) -> str:
-    """The precision whose typical kernel efficiency stands for one that has none of its own."""
-    try:
-        typical(compute)
-    except KeyError:
-        return "bf16"
-    return compute
-
-
-def as_lower_bound(measured: Measurement, undecided: str, settle: str) -> Measurement:
-    """The measurement as one whose low end alone is known to be near: its interval decides, or nothing does."""
-    bounded = measured.bounded
-    return replace(
-        measured,
-        bounded=Bounded(bounded.low, bounded.low, bounded.high),
-        judged_by="bounds",
-        undecided=undecided,
-        settle=settle,
-        method=f"{measured.method}; {undecided}",
-    )
-
-
-def only_what_fits(measured: Measurement) -> Measurement:
-    """A utilisation whose value is above what hardware can do, its low end being below: the low end alone is certain.
-
-    Experts that a step reads are expected under even routing. Where that would take more than all of the bandwidth, the
-    routing is skewed, or an input is wrong in a way that skew could hide.
-    """
-    if measured.judged_by == "bounds" or measured.value <= 1 + threshold("impossible"):
-        return measured
-    return as_lower_bound(
-        measured,
-        f"its means (of experts under even routing, of lengths) would take {measured.value * 100:.0f} % of the "
-        "roof: what was read is less, but not known, or tensor_parallel, weights or gpu are not what runs",
-        "check these, then take " + remedy("profile").removeprefix("capture "),
-    )
-
-
-def _most_bytes(facts: WindowFacts, decode: DecodeFacts, high: StepCost, against: Roofs) -> float:
-    """The most that the step can read: where the context is not known, all of the memory."""
-    if decode.context is not None:
-        return high.bytes
-    memory = against.accelerator.memory_bytes
-    holds_cache = against.model.kv_bytes_per_token(facts.deployment.kv_cache) > 0
-    if not holds_cache:
-        return high.bytes
-    return max(high.bytes, memory * high.gpus) if memory is not None else math.inf
 
 
 def _bytes_in_words(cost: StepCost) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pytest_llmroof.analysis.busytime import is_bound
-from pytest_llmroof.analysis.decodemetrics import as_lower_bound, lacks_context, no_context, only_what_fits
+from pytest_llmroof.analysis.decodebounds import as_lower_bound, lacks_context, no_context, only_what_fits
 from pytest_llmroof.analysis.facts import PrefillFacts, WindowFacts
 from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome
 from pytest_llmroof.analysis.prompts import prompt_step
