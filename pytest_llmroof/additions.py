@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -15,6 +14,7 @@ from pytest_llmroof.analysis.added_scenarios import AddedRemedy, AddedScenario, 
 from pytest_llmroof.analysis.metrics import PACKAGED, Metric, set_added
 from pytest_llmroof.analysis.scenarios import LETTERS
 from pytest_llmroof.errors import ConfigError
+from pytest_llmroof.foreign import Raised, called
 from pytest_llmroof.gates.grammar import parse_expression
 from pytest_llmroof.near import did_you_mean
 from pytest_llmroof.resolve.modelfile import forget_models
@@ -135,10 +135,9 @@ def implementations(config: pytest.Config, hook: str) -> Iterator[tuple[str, Any
     for plugin in plugins:
         name = _called(config, manager.get_name(plugin) or repr(plugin))
         alone = manager.subset_hook_caller(hook, [other for other in plugins if other is not plugin])
-        try:
-            results = alone(config=config)
-        except Exception as error:
-            raise ConfigError(f"{hook}: {name} raised {_said(error)}") from None
+        results = called(alone, config=config)
+        if isinstance(results, Raised):
+            raise ConfigError(f"{hook}: {name} raised {results.said} (line {results.line})")
         for given in results:
             yield name, given
 
@@ -152,13 +151,6 @@ def _called(config: pytest.Config, name: str) -> str:
     """A plugin as messages name it: the path of a conftest file from the root."""
     path = Path(name)
     return path.relative_to(config.rootpath).as_posix() if path.is_relative_to(config.rootpath) else path.name
-
-
-def _said(error: Exception) -> str:
-    """Type, first line and line number of an error; the plugin is named beside it."""
-    lines = [str(frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
-    message = (str(error).splitlines() or [""])[0][:200]
-    return f"{type(error).__name__}{': ' if message else ''}{message} (line {lines[-1]})"
 
 
 def _metrics_of(plugin: str, given: object) -> dict[str, Metric]:

@@ -12,8 +12,7 @@ from pytest_llmroof.analysis.metrics import Metric, metric_of
 from pytest_llmroof.analysis.views import view_of
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.errors import ConfigError
-
-_LONGEST_MESSAGE = 200
+from pytest_llmroof.foreign import Raised, called
 
 
 def added_outcome(facts: WindowFacts, metric: Metric, outcome_of: Callable[[str], Outcome]) -> Outcome:
@@ -24,12 +23,9 @@ def added_outcome(facts: WindowFacts, metric: Metric, outcome_of: Callable[[str]
     if metric.measure is None:
         raise AssertionError(f"{metric.name} is the package's own")
     view = view_of(facts, lambda name: packaged_metric(name, outcome_of))
-    try:
-        given: object = metric.measure(view)
-    except (KeyboardInterrupt, SystemExit, GeneratorExit):
-        raise
-    except BaseException as error:  # a skip that is raised in there must not let the gate go by
-        return _failed(metric, f"raised {said(error)}")
+    given: object = called(metric.measure, view)
+    if isinstance(given, Raised):
+        return _failed(metric, f"raised {given.said}")
     if isinstance(given, extend.NoData):
         return _no_data(metric, given)
     if not isinstance(given, extend.Value):
@@ -71,15 +67,6 @@ def _no_data(metric: Metric, given: extend.NoData) -> NoData:
 
 def _failed(metric: Metric, what: str) -> NoData:
     return NoData(metric.name, f"its function in {metric.plugin} {what}", f"mend {metric.plugin}")
-
-
-def said(error: BaseException) -> str:
-    """Type and first line of an error, without its traceback."""
-    try:
-        message = (str(error).splitlines() or [""])[0][:_LONGEST_MESSAGE]
-    except Exception:  # its text is code of its own
-        message = ""
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def packaged_metric(name: str, outcome_of: Callable[[str], Outcome]) -> extend.Value | extend.NoData:

@@ -8,12 +8,13 @@ from types import MappingProxyType
 from typing import Final, TypeVar, get_args
 
 from pytest_llmroof import extend
-from pytest_llmroof.analysis.added import packaged_metric, said
+from pytest_llmroof.analysis.added import packaged_metric
 from pytest_llmroof.analysis.attribution import Attribution
 from pytest_llmroof.analysis.diagnosis import Confidence, Diagnosis, Evidence, Remedy
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.measurement import Outcomes
 from pytest_llmroof.analysis.views import view_of
+from pytest_llmroof.foreign import Raised, called
 
 _T = TypeVar("_T")
 #: Which attributed time a family's diagnosis is of; those of windows take what there is.
@@ -97,13 +98,11 @@ class _Seen:
         self, plugin: str, what: str, function: Callable[[extend.WindowView, extend.DiagnosisView], _T], otherwise: _T
     ) -> _T:
         """What a plugin's function gives; ``otherwise`` where it fails."""
-        try:
-            return function(self._window, self._view)
-        except (KeyboardInterrupt, SystemExit, GeneratorExit):
-            raise
-        except BaseException as error:  # a skip that is raised in there is none of the gate's
-            self.failed(plugin, what, f"raised {said(error)}")
-            return otherwise
+        given = called(function, self._window, self._view)
+        if not isinstance(given, Raised):
+            return given
+        self.failed(plugin, what, f"raised {given.said}")
+        return otherwise
 
     def failed(self, plugin: str, what: str, problem: str) -> None:
         """Keep a failure for whoever reads the diagnosis."""

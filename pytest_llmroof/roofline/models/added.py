@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pytest_llmroof.errors import ConfigError, UnknownModelError
+from pytest_llmroof.foreign import Raised, called
 from pytest_llmroof.near import did_you_mean
 from pytest_llmroof.roofline.models.families import FAMILIES
 
@@ -33,11 +34,9 @@ class AddedArchitecture:
         """A file's keys as the family has them. UnknownModelError, with the plugin, where its function fails."""
         if self.translate is None:
             return values
-        try:
-            given: object = self.translate(values)
-        except Exception as error:
-            said = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
-            raise UnknownModelError(f"model_type {kind!r}: `keys` of {self.plugin} raised {said}") from None
+        given: object = called(self.translate, values)
+        if isinstance(given, Raised):
+            raise UnknownModelError(f"model_type {kind!r}: `keys` of {self.plugin} raised {given.said}")
         if not isinstance(given, Mapping):
             what = type(given).__name__
             raise UnknownModelError(f"model_type {kind!r}: `keys` of {self.plugin} gave {what}, not a mapping of keys")
