@@ -88,14 +88,26 @@ def _item(gate: Document) -> str:
 
 
 def _why_not(window: Document, gate: Document) -> Iterator[str]:
-    """The finding, what the gate is for, and what to try first: a sentence each."""
+    """The finding, what the gate is for, and what to do: a sentence each. Which of several causes comes first."""
     yield _reason(gate)
     if gate["why"]:
         yield f"Asked because: {inert(one_line(gate['why'])).rstrip('.;')}."
     diagnosis = diagnosis_of(window, gate) if gate["verdict"] == "fail" else None
-    if diagnosis and diagnosis["remedies"]:
+    if diagnosis is None:
+        return
+    several = len(diagnosis["candidates"]) > 1
+    if several and diagnosis["missing"]:
+        yield f"To find the cause: {inert(_without_command(diagnosis['missing'][0]))}."
+    if diagnosis["remedies"]:
         first = diagnosis["remedies"][0]
-        yield f"To try first: {inert(one_line(first['title']))} ({inert(one_line(first['effect']))})."
+        label = "A guess until then" if several else "To try first"
+        effect = f" ({inert(one_line(first['effect']))})" if first["effect"] else ""
+        yield f"{label}: {inert(one_line(first['title']))}{effect}."
+
+
+def _without_command(missing: str) -> str:
+    """What would tell and how to get it; the command after that is for whoever reads the failing text."""
+    return ": ".join(one_line(missing).split(": ")[:2]).rstrip(".;")
 
 
 def _reason(gate: Document) -> str:

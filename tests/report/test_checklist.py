@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from pytest_llmroof.analysis.diagnosis import Diagnosis, Remedy
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.gates.baseline import Baseline
 from pytest_llmroof.report import checklist
@@ -21,8 +22,9 @@ from pytest_llmroof.report.inert import code, code_block, inert
 from pytest_llmroof.report.wire import visible
 
 
-def of(*verdicts: Any) -> str:
-    return checklist.rendered(report_document([window_document(made.assessment(*verdicts))], labels={}, created=""))
+def of(*verdicts: Any, **changes: Any) -> str:
+    window = window_document(made.assessment(*verdicts, **changes))
+    return checklist.rendered(report_document([window], labels={}, created=""))
 
 
 def section(text: str, heading: str) -> list[str]:
@@ -80,6 +82,17 @@ def test_what_is_not_ticked_has_plain_sentences() -> None:
         "step waits for other GPUs. To try first: Keep tensor parallelism inside the NVLink domain "
         "(step 26.2 ms toward 17.3 .. 19.0 ms).",
     ]
+
+
+def test_where_nothing_tells_causes_apart_the_cause_is_found_first_and_a_remedy_is_a_guess() -> None:
+    remedy = Remedy("Capture decode steps", "", "at most: step 26.2 ms toward 15.2 ms, if the cause is launches")
+    either = Diagnosis("C or D", ("C", "D"), "one or the other", None, "low", "decode",
+                       remedies=(remedy,), missing=("idle gaps: add a profile: torch -o '{\"a\": 1}'", "more"))  # fmt: skip
+    (line,) = section(of(made.flagship_verdict(), diagnoses={"decode": either}), "Not ticked")
+    assert line.endswith(
+        "To find the cause: idle gaps: add a profile. A guess until then: Capture decode steps (at most: step 26.2 ms "
+        "toward 15.2 ms, if the cause is launches)."
+    )
 
 
 def test_deviations_and_what_did_not_run_stand_apart() -> None:

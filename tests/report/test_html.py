@@ -12,10 +12,12 @@ import subprocess
 import sys
 from typing import Any
 
+import assessments as made
 import pytest
 from report_pages import hostile, many, of_everything, profiled
 
-from pytest_llmroof.report.document import report_document
+from pytest_llmroof.analysis.diagnosis import Diagnosis, Remedy
+from pytest_llmroof.report.document import report_document, window_document
 from pytest_llmroof.report.html import render
 from pytest_llmroof.report.html.bars import bar
 from pytest_llmroof.report.html.naming import named, set_text
@@ -121,8 +123,8 @@ def spoiled(value: Any, key: str = "") -> Any:
 
 
 def test_no_text_of_a_document_becomes_markup() -> None:
-    for made in (of_everything(), profiled(), hostile()):
-        page = render(spoiled(made))
+    for document in (of_everything(), profiled(), hostile()):
+        page = render(spoiled(document))
         assert "<x" not in page
         assert page.count("&lt;x y=1&gt;&#34;&#39;&amp;amp;") > 50
 
@@ -134,6 +136,21 @@ def test_what_changed_can_be_checked_by_eye() -> None:
     # 4.7 - 1.4 = 3.3; with 2.0 they are the 14.3 - 9.0 of the first line.
     assert cells == [["traffic", "1.4", "4.7", "+3.3"], ["engine", "", "", "+2.0"]]
     assert "Decode step 9.0 → 14.3\u00a0ms (+5.3) against base/night1.json" in page
+
+
+def test_where_nothing_tells_causes_apart_a_remedy_is_not_what_to_do_first() -> None:
+    flagship = window_document(made.assessment(made.flagship_verdict()))
+    certain = render(report_document([flagship], labels={}, created=""))
+    assert "<h4>What to do first</h4>" in certain
+    remedy = Remedy("Capture decode steps", "", "at most: less, if the cause is launches")
+    either = Diagnosis("C or D", ("C", "D"), "one or the other", None, "low", "decode",
+                       remedies=(remedy,), missing=("add a profile of a few steps",))  # fmt: skip
+    window = window_document(made.assessment(made.flagship_verdict(), diagnoses={"decode": either}))
+    page = render(report_document([window], labels={}, created=""))
+    assert "What to do first" not in page
+    texts = ("What to find out first", "Add a profile of a few", "A guess until then", "Capture decode steps")
+    places = [page.index(text) for text in texts]
+    assert places == sorted(places)
 
 
 def test_ten_thousand_gates_are_all_there_in_a_file_that_can_be_mailed() -> None:

@@ -133,7 +133,8 @@ def test_what_nothing_tells_apart_is_one_figure_everywhere() -> None:
 
 @pytest.mark.parametrize(("of", "time"), [("prefill", "the time in prefill"), ("ttft", "the time to first token")])
 def test_a_share_in_words_says_what_it_is_one_of(of: Any, time: str) -> None:
-    shares = (Share("compute floor", 0.30, 0.6, True, "roofline"), Share("not attributed", 0.20, 0.4, False, "the rest"))
+    rest = Share("not attributed", 0.20, 0.4, False, "the rest")
+    shares = (Share("compute floor", 0.30, 0.6, True, "roofline"), rest)
     either = Diagnosis("D or F", ("D", "F"), "host launch bubbles or slow kernels", None, "low", "ttft")
     late = made.verdict(made.gate("ttft.mean", "<=", 0.4, "400ms", "seconds"),
                         made.measured("ttft.mean", 0.5, 0.5, 0.5, "seconds"))  # fmt: skip
