@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
-from pytest_llmroof.profiles.timeline import Phase
+from pytest_llmroof.profiles.timeline import Phase, Step
 
 #: A count of requests or tokens: what is longer is none.
 _COUNT: Final = r"([0-9]{1,12})(?![0-9])"
@@ -24,6 +24,8 @@ _TENSORRT_LLM: Final = re.compile(
 )
 _PROFILER_STEP: Final = re.compile(r"ProfilerStep\s?\#\s?\d+")
 _CAPTURE: Final = re.compile(r"(?:graph_)?capture_\d+")
+_LONGEST: Final = 200
+"""Characters of a step's name that are kept."""
 PREFIXES: Final = ("execute_", "step[", "[Executor] _forward_step", "ProfilerStep", "capture_", "graph_capture_")
 """What the annotations that are read here begin with: no other one is worth fetching."""
 
@@ -60,6 +62,15 @@ def step_of(name: str) -> StepName | None:
             return StepName("prefill", requests, tokens, 0, 0)
         return StepName("mixed" if mode == "MIXED" else None)
     return StepName() if _PROFILER_STEP.match(name) else None
+
+
+def annotated_step(name: str, start: int, end: int, on: Literal["host", "device"], thread: int) -> Step | None:
+    """The step that an annotation names, with its interval on the clock of host or device; None where it is none."""
+    told = step_of(name)
+    if told is None:
+        return None
+    counts = (told.prefill_requests, told.prefill_tokens, told.decode_requests, told.decode_tokens)
+    return Step(start, end, name[:_LONGEST], on, told.phase, *counts, thread=thread)
 
 
 def is_capture(name: str) -> bool:

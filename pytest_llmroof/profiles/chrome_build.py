@@ -11,6 +11,7 @@ import numpy as np
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.profiles.calls import capturing, launching, waiting
 from pytest_llmroof.profiles.columns import Columns
+from pytest_llmroof.profiles.joining import call_of, with_launches
 from pytest_llmroof.profiles.timeline import (
     UNKNOWN,
     Bool,
@@ -55,9 +56,13 @@ def timelines_of(
     calls = columns.calls.taken()
     _by_start(calls)
     names = tuple(columns.names.place)
-    launch, known = _launches(work["correlation"], calls, launching(names)[calls["name"]], place)
+    called = Launches(calls["start"], calls["end"], calls["name"], calls["thread"])
+    launches = launching(names)[called.name]
+    _refuse_merged(called, calls["correlation"], launches, place)
+    call = call_of(work["correlation"], calls["correlation"], launches)
     said = (*notes, *_damage(columns, place))
     devices = np.unique(work["device"]).tolist()
+    waits = waiting(names)[called.name]
     overhead = columns.overhead.taken()
     _by_start(overhead)
     told = columns.collectives.taken()
@@ -65,11 +70,11 @@ def timelines_of(
         Timeline(
             location=place,
             profiler="PyTorch profiler",
-            work=_work(work, own, mine),
+            work=_work(work, launch, mine),
             names=names,
-            launches=launches,
-            syncs=_some(calls, waiting(names)[calls["name"]]),
-            host=Intervals(calls["start"], calls["end"]),
+            launches=own,
+            syncs=Intervals(called.start[waits], called.end[waits]),
+            host=Intervals(called.start, called.end),
             overhead=Intervals(overhead["start"], overhead["end"]),
             steps=_steps(columns, device, len(devices)),
             collectives=_collectives(told, order, mine),
@@ -79,66 +84,27 @@ def timelines_of(
             world_size=header.world_size,
             zero_unix_ns=_zero(header, work["start"]),
             options=header.options,
-            capturing=int(capturing(names)[calls["name"]].sum()) + columns.captures,
+            capturing=int(capturing(names)[called.name].sum()) + columns.captures,
             notes=said,
             distortions=distortions,
         )
         for device in devices
         for mine in (_of_device(work["device"], device),)
-        for launches, own in (_launches_of(calls, known, launch, mine),)
+        # What was launched on another device is not this one's; where there is one, work that was not seen is its own.
+        for own, launch in (with_launches(called, call[mine], launches if isinstance(mine, slice) else None),)
     )
 
 
-def _launches_of(calls: Mapping[str, Any], known: Int64, launch: Int32, mine: Bool | slice) -> tuple[Launches, Int32]:
-    """The launches of a device's own work, and each work's row of them. What was launched on another is not this one's;
-    where there is one device, launches whose work was not seen are its own.
-    """
-    own = launch[mine]
-    if not isinstance(mine, slice):
-        rows, place = np.unique(own[own >= 0], return_inverse=True)
-        own[own >= 0] = place
-        known = known[rows]
-    return Launches(calls["start"][known], calls["end"][known], calls["name"][known], calls["thread"][known]), own
-
-
-def _launches(wanted: Int64, calls: Mapping[str, Any], launches: Bool, place: str) -> tuple[Int32, Int64]:
-    """For each piece of work the row of its launch among the calls to keep, and which calls these are.
-
-    Kept are calls that work refers to, and those that launch something, whether its work was seen or not. Where
-    several calls bear one number, the one that launches counts, else the first. The number 0 stands for none.
-    """
-    offered = calls["correlation"]
-    numbered = np.flatnonzero(offered > 0)
-    # Sorted by number; of one number launching calls come first, then earlier ones.
-    order = numbered[np.lexsort((numbered, ~launches[numbered], offered[numbered]))]
-    _refuse_merged(calls, order[launches[order]], place)
-    numbers, first = np.unique(offered[order], return_index=True)
-    rows = order[first]
-    at = np.searchsorted(numbers, wanted)
-    at[at == len(numbers)] = 0
-    found = (wanted > 0) & (numbers[at] == wanted) if len(numbers) else np.zeros(len(wanted), dtype=np.bool_)
-    call = np.where(found, rows[at] if len(rows) else 0, UNKNOWN)
-    keep = launches.copy()
-    keep[call[found]] = True
-    kept = np.flatnonzero(keep)
-    row = np.full(len(offered), UNKNOWN, dtype=np.int32)
-    row[kept] = np.arange(len(kept), dtype=np.int32)
-    launch = np.full(len(wanted), UNKNOWN, dtype=np.int32)
-    launch[found] = row[call[found]]
-    return launch, kept
-
-
-def _refuse_merged(calls: Mapping[str, Any], order: Int64, place: str) -> None:
+def _refuse_merged(calls: Launches, number: Int64, launches: Bool, place: str) -> None:
     """Raise SourceError where launches of several processes bear the same numbers: nobody knows which work is whose.
 
-    ``order`` are the launching calls by number, then start. Within a process one launch has two calls at most, one of
-    them (the driver's) inside the other.
+    Within a process one launch has two calls at most, one of them (the driver's) inside the other.
     """
-    if len(order) < 2:
-        return
+    rows = np.flatnonzero(launches & (number > 0))
+    order = rows[np.argsort(number[rows], kind="stable")]  # of one number, the earlier one first
     first, second = order[:-1], order[1:]
-    shared = calls["correlation"][first] == calls["correlation"][second]
-    shared &= (calls["thread"][first] != calls["thread"][second]) | (calls["start"][second] >= calls["end"][first])
+    shared = number[first] == number[second]
+    shared &= (calls.thread[first] != calls.thread[second]) | (calls.start[second] >= calls.end[first])
     if int(shared.sum()) > _MERGED * len(order):
         raise SourceError(
             f"{place} is several traces merged into one: their launches bear the same numbers, so that nobody can tell "
@@ -174,10 +140,6 @@ def _work(work: Mapping[str, Any], launch: Int32, mine: Bool | slice) -> Work:
         launch,
         work["size"][mine],
     )
-
-
-def _some(calls: Mapping[str, Any], which: Bool) -> Intervals:
-    return Intervals(calls["start"][which], calls["end"][which])
 
 
 def _steps(columns: Columns, device: int, devices: int) -> tuple[Step, ...]:

@@ -15,11 +15,11 @@ import msgspec
 import numpy as np
 
 from pytest_llmroof.errors import SourceError
-from pytest_llmroof.profiles.annotations import is_capture, step_of
+from pytest_llmroof.profiles.annotations import annotated_step, is_capture
 from pytest_llmroof.profiles.columns import Columns
 from pytest_llmroof.profiles.elements import Run, whole_elements
 from pytest_llmroof.profiles.kernels import communication_classes, kernel_class
-from pytest_llmroof.profiles.timeline import KERNEL, MEMCPY, MEMSET, UNKNOWN, Bool, Int64, Step
+from pytest_llmroof.profiles.timeline import KERNEL, MEMCPY, MEMSET, UNKNOWN, Bool, Int64
 
 #: Categories of device work, by today's names and those of older releases.
 _WORK: Final = {
@@ -177,12 +177,9 @@ class EventReader:
     def _annotations(self, events: list[Event], begin: Int64, end: Int64, on: Literal["host", "device"]) -> None:
         for event, start, stop in zip(events, begin.tolist(), end.tolist(), strict=True):
             self.columns.captures += is_capture(event.name)
-            told = step_of(event.name)
-            if told is None:
-                continue
-            counts = (told.prefill_requests, told.prefill_tokens, told.decode_requests, told.decode_tokens)
-            step = Step(start, stop, event.name[:200], on, told.phase, *counts, thread=_number(event.tid))
-            self.columns.steps.append((_number(event.pid) if on == "device" else None, step))
+            step = annotated_step(event.name, start, stop, on, _number(event.tid))
+            if step is not None:
+                self.columns.steps.append((_number(event.pid) if on == "device" else None, step))
 
 
 def _sizes(events: list[Event]) -> Int64:

@@ -14,6 +14,7 @@ import numpy as np
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.profiles.calls import capturing
+from pytest_llmroof.profiles.joining import with_launches
 from pytest_llmroof.profiles.nsys_columns import Columns
 from pytest_llmroof.profiles.nsys_facts import Annotations, Gpus, process_id
 from pytest_llmroof.profiles.nsys_rows import Rows
@@ -127,16 +128,11 @@ def _launches(columns: Columns, group: _Group, mine: Bool | slice, alone: bool) 
     """
     calls = columns.calls
     call = columns.work.call if group.rows is None else columns.work.call[group.rows]
-    known = call >= 0
-    keep = np.zeros(len(calls.start), dtype=np.bool_)
+    unseen = None
     if alone:
-        keep[mine] = calls.launches[mine]
-    keep[call[known]] = True
-    row = np.cumsum(keep, dtype=np.int32) - 1
-    launch = np.full(len(call), UNKNOWN, dtype=np.int32)
-    launch[known] = row[call[known]]
-    kept = slice(None) if bool(keep.all()) else keep
-    return Launches(calls.start[kept], calls.end[kept], calls.name[kept], calls.thread[kept]), launch
+        unseen = np.zeros(len(calls.start), dtype=np.bool_)
+        unseen[mine] = calls.launches[mine]
+    return with_launches(Launches(calls.start, calls.end, calls.name, calls.thread), call, unseen)
 
 
 def _work(columns: Columns, group: _Group, launch: Int32) -> Work:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pytest_llmroof.profiles.calls import launching, waiting
+from pytest_llmroof.profiles.joining import Numbered, submitted_by
 from pytest_llmroof.profiles.nsys_database import Database
-from pytest_llmroof.profiles.nsys_join import Numbered, submitted_by
 from pytest_llmroof.profiles.nsys_rows import COPY, REPLAY, SET, Read, blocks_host, copy_name
 from pytest_llmroof.profiles.timeline import GRAPH, KERNEL, UNKNOWN, Bool, Int32, Int64, UInt8
 

@@ -13,7 +13,7 @@ from typing import Final, cast
 
 import numpy as np
 
-from pytest_llmroof.profiles.annotations import PREFIXES, is_capture, step_of
+from pytest_llmroof.profiles.annotations import PREFIXES, annotated_step, is_capture, step_of
 from pytest_llmroof.profiles.nsys_database import Database, Table, timed, whole
 from pytest_llmroof.profiles.nsys_rows import Processes, Rows
 from pytest_llmroof.profiles.timeline import UNKNOWN, Step
@@ -145,12 +145,10 @@ def annotated(database: Database, processes: Processes) -> Annotations:
     steps, captures = [], 0
     for start, end, thread, text in _ranges(database, table):
         captures += is_capture(text)
-        told = step_of(text)
-        if told is None:
-            continue
-        counts = (told.prefill_requests, told.prefill_tokens, told.decode_requests, told.decode_tokens)
-        process = int(processes.places(np.array([thread], dtype=np.int64))[0])
-        steps.append((process, Step(start, end, text[:200], "host", told.phase, *counts, thread=thread)))
+        step = annotated_step(text, start, end, "host", thread)
+        if step is not None:
+            process = int(processes.places(np.array([thread], dtype=np.int64))[0])
+            steps.append((process, step))
     return Annotations(tuple(steps), captures)
 
 

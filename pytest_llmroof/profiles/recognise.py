@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 import zlib
 from pathlib import Path
@@ -74,7 +73,7 @@ def _head(path: Path) -> bytes:
     unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
         return unpacker.decompress(start, _HEAD)
-    except (zlib.error, gzip.BadGzipFile):
+    except zlib.error:
         return b""
 
 

@@ -1,15 +1,18 @@
-"""Which call of the host submitted each piece of work: numbers of calls are only unique within a process."""
+"""Which call of the host submitted each piece of work: both bear one number, which is unique within a process."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from pytest_llmroof.profiles.timeline import UNKNOWN, Bool, Int32, Int64
+from pytest_llmroof.profiles.timeline import UNKNOWN, Bool, Int32, Int64, Launches
 
-_SPARSE = 8
+_SPARSE: Final = 8
 """Numbers spread wider than this many times their count are looked up by search, not by place."""
+ROOM: Final = 1 << 20
+"""Unless they lie within so many of each other."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +26,8 @@ class Numbered:
 def submitted_by(work: Numbered, calls: Numbered, launching: Bool) -> tuple[Int32, bool]:
     """For each piece of work the row of its call, UNKNOWN where none is there; and whether processes were mixed up.
 
-    Of several calls with one number the one that launches counts, else the first. Where only one process called, work
-    without a process is its own; where several did, such work is joined by numbers that only one of them used.
+    Where only one process called, work without a process is its own; where several did, such work is joined by numbers
+    that only one of them used.
     """
     found = np.full(len(work.number), UNKNOWN, dtype=np.int32)
     callers = _distinct(calls.process)
@@ -41,7 +44,7 @@ def submitted_by(work: Numbered, calls: Numbered, launching: Bool) -> tuple[Int3
         else:
             continue
         numbers = work.number if mine is None else work.number[mine]
-        call = _lookup(numbers, calls.number, rows, launching)
+        call = call_of(numbers, calls.number, launching, rows)
         if mine is None:
             found = call
         else:
@@ -49,8 +52,11 @@ def submitted_by(work: Numbered, calls: Numbered, launching: Bool) -> tuple[Int3
     return found, mixed
 
 
-def _lookup(wanted: Int64, offered: Int64, rows: Int64 | None, launching: Bool) -> Int32:
-    """For each number the row that offers it."""
+def call_of(wanted: Int64, offered: Int64, launching: Bool, rows: Int64 | None = None) -> Int32:
+    """For each number the row of the call that offers it, among some rows (None: all of them); UNKNOWN where none does.
+
+    Of several calls with one number the one that launches counts, else the first. Numbers below 1 stand for none.
+    """
     found = np.full(len(wanted), UNKNOWN, dtype=np.int32)
     numbered = offered > 0
     candidates = np.flatnonzero(numbered) if rows is None else rows[numbered[rows]]
@@ -76,7 +82,19 @@ def _lookup(wanted: Int64, offered: Int64, rows: Int64 | None, launching: Bool) 
     return found
 
 
-ROOM = 1 << 20
+def with_launches(calls: Launches, call: Int32, unseen: Bool | None) -> tuple[Launches, Int32]:
+    """Of all calls those that submitted work, with the ``unseen`` that launched what is not shown; and the row of each
+    piece of work among them. ``call`` is its row among all.
+    """
+    known = call >= 0
+    keep = np.zeros(len(calls), dtype=np.bool_) if unseen is None else unseen.copy()
+    keep[call[known]] = True
+    row = np.cumsum(keep, dtype=np.int32) - 1
+    launch = np.full(len(call), UNKNOWN, dtype=np.int32)
+    launch[known] = row[call[known]]
+    if keep.all():
+        return calls, launch
+    return Launches(calls.start[keep], calls.end[keep], calls.name[keep], calls.thread[keep]), launch
 
 
 def _used_once(calls: Numbered) -> Bool:
