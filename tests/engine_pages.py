@@ -84,6 +84,7 @@ def sglang(
     running: float = 0.0,
     accepted: int = 0,
     verify_calls: int = 0,
+    hit_rate: float = 0.77,
 ) -> str:
     """A load on SGLang: ``steps`` decode steps of ``batch`` sequences on each data-parallel rank.
 
@@ -105,7 +106,8 @@ def sglang(
                 rank["dp_rank"] = str(dp)
             page.gauge("num_running_reqs", running, **rank).gauge("num_queue_reqs", 0.0, **rank)
             page.gauge("token_usage", 0.4, **rank).gauge("gen_throughput", 99999.0, **rank)
-            page.gauge("cache_hit_rate", 0.77, **rank).gauge("spec_accept_length", float(bool(accepted)) * 9.9, **rank)
+            page.gauge("cache_hit_rate", hit_rate, **rank)
+            page.gauge("spec_accept_length", float(bool(accepted)) * 9.9, **rank)
             page.gauge("routing_key_running_req_count", 3.0, gt="0", le="1", **rank)
             page.gauge("routing_key_running_req_count", 1.0, gt="1", le="+Inf", **rank)
             page.gauge("fwd_occupancy", math.nan, **rank)

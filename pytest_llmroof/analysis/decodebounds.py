@@ -63,7 +63,7 @@ def only_what_fits(measured: Measurement) -> Measurement:
         measured,
         f"its means (of experts under even routing, of lengths) would take {measured.value * 100:.0f} % of the "
         "roof: what was read is less, but not known, or tensor_parallel, weights or gpu are not what runs",
-        "check these, then take " + remedy("profile").removeprefix("capture "),
+        "check these, then " + remedy("profile"),
     )
 
 

@@ -175,7 +175,7 @@ def _stated_histogram(
     name: str, labels: Mapping[str, str], one: Mapping[str, Any], location: str
 ) -> Iterator[_Series]:  # fmt: skip
     stats, buckets = one["stats"], one.get("buckets")
-    count, total = stats.get("count"), stats.get("sum", 0.0)
+    count, total = stats.get("count"), stats.get("sum")
     if not isinstance(count, int | float):
         return
     if count < 0 or (isinstance(total, int | float) and total < 0) or (count and not isinstance(buckets, Mapping)):

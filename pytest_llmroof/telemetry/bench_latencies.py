@@ -29,7 +29,11 @@ def summaries(run: Mapping[str, Any], tool: Mapping[str, Any], client: Client) -
             found[name] = Summary(called, values, latency["definition"])
     per_piece = [name for name, latency in tool["latencies"].items() if latency.get("per_piece") and name in found]
     for name in per_piece:
-        found[name] = replace(found[name], stretch=_stretch(found, client))
+        stretch = _stretch(found, client)
+        if stretch is None:  # how long a token took may be anything
+            del found[name]
+        else:
+            found[name] = replace(found[name], stretch=stretch)
     return found
 
 
@@ -68,11 +72,11 @@ def _statistic(name: str) -> str | None:
     return f"p{share:g}" if 0 < share < 100 else None
 
 
-def _stretch(found: Mapping[str, Summary], client: Client) -> float:
-    """How much longer a token took than a piece of the stream, by latency, TTFT and output tokens."""
+def _stretch(found: Mapping[str, Summary], client: Client) -> float | None:
+    """How much longer a token took than a piece of the stream, by latency, TTFT and output tokens; None without."""
     needed = [found[name].values.get("mean") if name in found else None for name in ("e2e", "ttft", "tpot")]
     e2e, ttft, piece = needed
     if e2e is None or ttft is None or not piece or not client.completed or client.output_tokens is None:
-        return 1.0
+        return None
     mean = client.output_tokens / client.completed
     return max(1.0, (e2e - ttft) / (mean - 1) / piece) if mean > 1 else 1.0

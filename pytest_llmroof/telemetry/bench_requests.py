@@ -131,8 +131,8 @@ def _aiperf_request(one: Mapping[str, Any]) -> Request:
         return Request(started=started, failed=True, waited=waited)
     metrics = one.get("metrics")
     tokens = _valued(metrics, "output_sequence_length")
-    ttft, e2e = _valued(metrics, "time_to_first_token"), _valued(metrics, "request_latency")
-    tpot = _valued(metrics, "inter_token_latency")
+    ttft, e2e = _seconds(metrics, "time_to_first_token"), _seconds(metrics, "request_latency")
+    tpot = _seconds(metrics, "inter_token_latency")
     single = tokens is not None and tokens <= 1
     return Request(
         ttft=ttft,
@@ -147,18 +147,25 @@ def _aiperf_request(one: Mapping[str, Any]) -> Request:
 
 
 def _valued(metrics: Any, name: str) -> float | None:
-    value = number(at(metrics, f"{name}.value"))
-    return None if value is None else value * _scale(metrics, name)
+    return number(at(metrics, f"{name}.value"))
+
+
+def _seconds(metrics: Any, name: str) -> float | None:
+    value, scale = _valued(metrics, name), _scale(metrics, name)
+    return None if value is None or scale is None else value * scale
 
 
 def _many(metrics: Any, name: str) -> tuple[float, ...]:
-    scale = _scale(metrics, name)
-    values = at(metrics, f"{name}.value")
-    return tuple(value * scale for value in numbers(values) if value is not None) if isinstance(values, list) else ()
+    values, scale = at(metrics, f"{name}.value"), _scale(metrics, name)
+    if not isinstance(values, list) or scale is None:
+        return ()
+    return tuple(value * scale for value in numbers(values) if value is not None)
 
 
-def _scale(metrics: Any, name: str) -> float:
-    return float(load("benchmarks.yaml")["units"].get(str(at(metrics, f"{name}.unit")), 1.0))
+def _scale(metrics: Any, name: str) -> float | None:
+    """The factor from a time's unit to seconds; None of a unit that is missing or not known."""
+    factor = load("benchmarks.yaml")["units"].get(str(at(metrics, f"{name}.unit")))
+    return None if factor is None else float(factor)
 
 
 def of_inference_perf(records: Iterable[Mapping[str, Any]]) -> tuple[Request, ...]:

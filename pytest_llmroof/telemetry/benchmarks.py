@@ -21,19 +21,25 @@ Tool = Mapping[str, Any]
 Run = Mapping[str, Any]
 
 
-def tool_runs(text: str, location: str) -> list[tuple[str, Run]]:
-    """The runs in a file, each with its tool's key; nothing where no load generator that is known wrote it.
+def tool_runs(text: str, location: str) -> tuple[list[tuple[str, Run]], int]:
+    """The runs in a file, each with its tool's key, and how many other values it holds beside them.
 
-    SourceError where such a file is damaged or cut off.
+    No runs where no load generator that is known wrote it. SourceError where such a file is damaged or cut off.
     """
     if not any(_may_be(text, tool) for tool in _tools().values()):
-        return []
+        return [], 0
     found: list[tuple[str, Run]] = []
+    others = 0
     for value in json_values(text, location):
         for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, Mapping) and (key := _tool_of(one)) is not None:
-                found.extend((key, run) for run in _runs(one, _tools()[key]))
-    return found
+            key = _tool_of(one) if isinstance(one, Mapping) else None
+            if key is None:
+                others += 1
+                continue
+            runs = list(_runs(one, _tools()[key]))
+            found.extend((key, run) for run in runs)
+            others += len(one[_tools()[key]["runs"]]) - len(runs) if "runs" in _tools()[key] else 0
+    return found, others
 
 
 def unread_reason(tool: str) -> str | None:

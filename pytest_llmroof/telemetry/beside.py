@@ -63,7 +63,7 @@ def _whole(
         return None
     relative = any(scrape.relative_clock for scrapes in ours.values() for scrape in scrapes)
     same_clock = own_clock.known == clock.known and not relative
-    return as_one(parts, same_clock)
+    return as_one(parts, same_clock, kind, said)
 
 
 def _of_models(scrapes: Sequence[Scrape], engines: Sequence[Engine]) -> list[Scrape]:
@@ -84,8 +84,12 @@ def _of_models(scrapes: Sequence[Scrape], engines: Sequence[Engine]) -> list[Scr
     ]
 
 
-def as_one(parts: Sequence[Engine], with_gauges: bool) -> Engine:
-    """Several engines as one: counters and histograms added up. Gauges only of a single one on the window's clock."""
+def as_one(parts: Sequence[Engine], with_gauges: bool, kind: EngineNames, said: list[str]) -> Engine:
+    """Several engines as one: counters and histograms added up. Gauges only of a single one on the window's clock.
+
+    What one of them exposes, but cannot be used, is no sum of the others. ``said`` collects notes.
+    """
+    lost = {quantity for part in parts for quantity in part.unusable}
     counters: dict[str, float] = {}
     finished: dict[str, float] = {}
     histograms: dict[str, Histogram] = {}
@@ -100,13 +104,19 @@ def as_one(parts: Sequence[Engine], with_gauges: bool) -> Engine:
         try:
             whole = merged([part.histograms[quantity] for part in parts if quantity in part.histograms])
         except ValueError:
+            said.append(f"{names.get(quantity, quantity)} of {kind.title} has other buckets on other pages: left out")
             continue
         if whole is not None:
             histograms[quantity] = whole
     gauges = dict(parts[0].gauges) if with_gauges and len(parts) == 1 else {}
     return replace(
-        parts[0], counters=counters, histograms=histograms, gauges=gauges, finished=finished, names=names
-    )  # fmt: skip
+        parts[0],
+        counters={quantity: value for quantity, value in counters.items() if quantity not in lost},
+        histograms={quantity: one for quantity, one in histograms.items() if quantity not in lost},
+        gauges=gauges,
+        finished={} if "requests_finished" in lost else finished,
+        names=names,
+    )
 
 
 def filled(engines: Sequence[Engine], kind: EngineNames, whole: Engine) -> list[Engine]:

@@ -115,16 +115,18 @@ def _with_beside(window: Window, reads: Sequence[Read]) -> Window:
         theirs = fleet_window(whole, None, said, models=names)
     except SourceError as error:
         return replace(window, notes=(*window.notes, f"{kind.title} is left out: {error.reason}"))
+    left_out: list[str] = []
+    one = as_one(theirs.engines, len(theirs.engines) == 1, kind, left_out)
     apart = _apart(window, theirs)
     if apart > 2 * max(whole.interval, whole.step) + window.clock_error_seconds + theirs.clock_error_seconds:
         note = f"{kind.title} was not there for all of the window: its figures are left out"
         return replace(window, notes=(*window.notes, *said, note))
     return replace(
         window,
-        engines=tuple(filled(window.engines, kind, as_one(theirs.engines, len(theirs.engines) == 1))),
+        engines=tuple(filled(window.engines, kind, one)),
         # What it counted lies between scrapes of its own: the window is known to the difference of both only.
         clock_error_seconds=max(window.clock_error_seconds, apart),
-        notes=(*window.notes, *theirs.notes),
+        notes=(*window.notes, *theirs.notes, *left_out),
     )
 
 

@@ -25,10 +25,12 @@ class Watch:
     def __init__(self, seconds: float) -> None:
         self.expired = False
         self._sockets: list[socket.socket] = []
+        self._outer: Watch | None = None
         self._timer = threading.Timer(seconds, self.expire)
         self._timer.daemon = True
 
     def __enter__(self) -> Watch:
+        self._outer = _WATCH.current
         _WATCH.current = self
         self._timer.start()
         return self
@@ -36,7 +38,7 @@ class Watch:
     def __exit__(self, *error: object) -> None:
         self._timer.cancel()
         self._timer.join()
-        _WATCH.current = None
+        _WATCH.current = self._outer
         self._sockets.clear()
 
     @property
@@ -47,7 +49,8 @@ class Watch:
     def over(self, connection: socket.socket | None) -> None:
         """Look after a connection; one that comes too late is hung up on at once."""
         if connection is not None:
-            self._sockets.append(connection)
+            if not any(connection is each for each in self._sockets):
+                self._sockets.append(connection)
             if self.expired:
                 self.expire()
 
@@ -80,18 +83,31 @@ for _name in ("urllib3.connectionpool", "urllib3.connection", "urllib3.poolmanag
     logging.getLogger(_name).addFilter(_Discreet())
 
 
+def _watch(connection: socket.socket | None) -> None:
+    if _WATCH.current is not None:
+        _WATCH.current.over(connection)
+
+
 class _Connection(urllib3.connection.HTTPConnection):
     def connect(self) -> None:
         super().connect()
-        if _WATCH.current is not None:
-            _WATCH.current.over(self.sock)
+        _watch(self.sock)
+
+    def putrequest(self, *args: Any, **kwargs: Any) -> None:
+        """A kept connection was made under another watch."""
+        _watch(self.sock)
+        super().putrequest(*args, **kwargs)
 
 
 class _TlsConnection(urllib3.connection.HTTPSConnection):
     def connect(self) -> None:
         super().connect()
-        if _WATCH.current is not None:
-            _WATCH.current.over(self.sock)
+        _watch(self.sock)
+
+    def putrequest(self, *args: Any, **kwargs: Any) -> None:
+        """A kept connection was made under another watch."""
+        _watch(self.sock)
+        super().putrequest(*args, **kwargs)
 
 
 class _Unverified(_TlsConnection):

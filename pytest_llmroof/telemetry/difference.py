@@ -98,6 +98,10 @@ def _counters(found: Difference, earlier: Snapshot | None, later: Snapshot, engi
                 found.without(quantity, _not_in_both(later.names[quantity]))
                 continue
             base = 0.0
+        if value < base:
+            fell = f"went from {base:.15g} down to {value:.15g}"
+            found.without(quantity, f"{later.names[quantity]} {fell}: it is not used")
+            continue
         found.counters[quantity] = value - base
 
 
@@ -168,6 +172,9 @@ def _finished(found: Difference, earlier: Snapshot | None, later: Snapshot, engi
         found.without("requests_finished", _not_in_both(later.names["requests_finished"]))
         return
     before: Mapping[str, float] = earlier.finished if earlier else {}
+    if any(later.finished.get(reason, 0.0) < count for reason, count in before.items()):
+        found.without("requests_finished", f"{later.names['requests_finished']} went down: it is not used")
+        return
     found.finished = {reason: value - before.get(reason, 0.0) for reason, value in later.finished.items()}
     aborted, errored = engine.finished_reasons
     # Some count those that failed apart from those that finished.
@@ -206,6 +213,13 @@ def _derive(found: Difference, later: Snapshot, engine: EngineNames) -> None:
                 break
 
 
+def _tells(found: Difference, later: Snapshot, quantity: str) -> bool:
+    """Whether a quantity is there and says something else than 0."""
+    if quantity in found.histograms:
+        return found.histograms[quantity].count > 0
+    return found.counters.get(quantity, later.gauges.get(quantity, 0.0)) > 0
+
+
 def _derivations(
     found: Difference, later: Snapshot, rules: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[float, str]]:
@@ -213,7 +227,9 @@ def _derivations(
     for rule in rules:
         if (histogram := rule.get("count_of")) in found.histograms:
             yield found.histograms[histogram].count, f"{found.names[histogram]}_count"
-        if rule.get("zero_where") in found.counters:
+        if rule.get("zero_where") in found.counters and not any(
+            _tells(found, later, quantity) for quantity in rule.get("unless", ())
+        ):
             yield 0.0, found.names[rule["zero_where"]]
         source = rule.get("from")
         if source not in found.counters:

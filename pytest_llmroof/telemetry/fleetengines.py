@@ -72,6 +72,11 @@ def counted_of(read: Read, server: Server, rows: Sequence[Row], said: list[str])
                 progress=_own_progress(server, first, last),
             )
         )
+    there = [one.identity for one in later]
+    for identity in earlier:
+        if not any(identity == one or _is_part_of(identity, one) for one in there):
+            name = _engine_name(server, identity, len(earlier) > 1, ranks or bool(identity.rank))
+            said.append(f"{name} left before {clock(last)} UTC: it is left out")
     return counted
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ from pytest_llmroof.telemetry.gpubeside import hardware_beside
 from pytest_llmroof.telemetry.gpujoin import joined
 from pytest_llmroof.telemetry.gpuwindow import devices_of, sources_of
 from pytest_llmroof.telemetry.runs import beside, same_load
-from pytest_llmroof.telemetry.scrapes import Scrape, scrape_of
+from pytest_llmroof.telemetry.scrapes import Scrape, not_read, scrape_of
 from pytest_llmroof.telemetry.sources import Sources
 from pytest_llmroof.telemetry.window import Window
 
@@ -51,17 +51,27 @@ def with_files(
     if sources.clients and not clients:
         raise _another_time(window, sources.clients[0])
     counters = any(scrape.gpus for scrape in pages) or bool(sources.tables)
+    unread = (*sources.unread_lines(), *not_read(pages), *_unused(sources))
+    unread += tuple(_another_time(window, client).reason for client in sources.clients if client not in clients)
     if not clients and not counters and elsewhere and not pages:
-        return replace(window, unread=(*window.unread, *sources.unread_lines()))
+        return replace(window, unread=(*window.unread, *unread))
     if not clients and not counters:
-        unread = "; ".join(sources.unread_lines()) or f"{names}: nothing that tells of this window"
         raise SourceError(
-            unread, "beside a Prometheus server name a load generator's result, or a recording of GPU counters"
+            "; ".join(unread) or f"{names}: nothing that tells of this window",
+            "beside a Prometheus server name a load generator's result, or a recording of GPU counters",
         )
-    window = replace(window, notes=(*window.notes, *notes), unread=(*window.unread, *sources.unread_lines()))
+    window = replace(window, notes=(*window.notes, *notes), unread=(*window.unread, *unread))
     if counters:
         window = _with_counters(window, servers, sources, names)
     return beside(window, clients) if clients else window
+
+
+def _unused(sources: Sources) -> Iterator[str]:
+    """Files that other windows are made of."""
+    for location, _ in sources.engine_runs:
+        yield f"{location}: llama-bench runs no server: name it alone"
+    for _, export in sources.exports:
+        yield f"{export.location}: what AIPerf saw of the server, which Prometheus tells"
 
 
 def _refuse_engines(pages: Sequence[Scrape]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from pytest_llmroof.telemetry.exporters import Exporter, exporters
@@ -18,7 +19,7 @@ from pytest_llmroof.telemetry.gpupages import Labelled, readings_of
 from pytest_llmroof.telemetry.gpurefresh import Reading
 from pytest_llmroof.telemetry.gpuseries import hardware_of
 from pytest_llmroof.telemetry.hardware import Hardware
-from pytest_llmroof.telemetry.promapi import PrometheusApi, Row, TooMany
+from pytest_llmroof.telemetry.promapi import MOST_TIMES, PrometheusApi, Row, TooMany
 from pytest_llmroof.telemetry.promql import milliseconds, named, spelled
 
 #: How many samples are read before fewer times are asked for.
@@ -41,12 +42,34 @@ def fleet_gpus(api: PrometheusApi, selector: str, start: float, end: float) -> H
     scrapes = max((row.values[0] for row in api.instant(f"max(count_over_time({probe}[{window}]))", end)), default=1.0)
     notes: list[str] = []
     rows = _raw(api, f"{query}[{window}]", end) if len(there) * scrapes <= SAMPLES else None
+    recent = 0.0
     if rows is None:
-        times = max(_FEWEST_TIMES, int(SAMPLES / len(there)))
+        # The latest sample before each time, where it is recent: how old it is at the most counts as looked back over.
+        recent = 2 * (end - start) / max(1.0, scrapes - 1)
+        times = max(_FEWEST_TIMES, min(int(SAMPLES / len(there)), int(scrapes), MOST_TIMES))
+        rows, step = _at_times(api, f"last_over_time({query}[{milliseconds(recent)}])", start, end, times)
+        known = f"read every {step:.3g} s, their times known to {recent:.3g} s"
+        notes.append(f"too many samples of GPU counters to read all: {known}")
+    return joined([_looked_back(one, recent) for one in _of_rows(rows, api.endpoint.shown, notes)])
+
+
+def _at_times(api: PrometheusApi, query: str, start: float, end: float, times: int) -> tuple[list[Row], float]:
+    """A query's answers at so many times, fewer where the server allows no more, and how far they lie apart."""
+    while True:
         step = max(0.001, int((end - start) / times * 1000) / 1000)
-        rows = api.range(query, end - step * (times - 1), end, step)
-        notes.append(f"too many samples of GPU counters to read all: read every {step:.3g} s")
-    return joined([*_of_rows(rows, api.endpoint.shown, notes)])
+        try:
+            return api.range(query, end - step * (times - 1), end, step), step
+        except TooMany:
+            if times <= _FEWEST_TIMES:
+                raise
+            times = max(_FEWEST_TIMES, times // 4)
+
+
+def _looked_back(hardware: Hardware, seconds: float) -> Hardware:
+    """The counters, whose samples were taken up to so many seconds before the times that they are told of."""
+    if hardware.averaging_seconds is None:
+        return hardware
+    return replace(hardware, averaging_seconds=hardware.averaging_seconds + seconds)
 
 
 def device_names(hardware: Hardware | None) -> list[str]:

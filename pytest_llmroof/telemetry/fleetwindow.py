@@ -40,7 +40,7 @@ def fleet_window(
         reasons = "; ".join(said) or "no server was scraped twice"
         raise SourceError(f"{read.location}: {reasons}", "widen `duration`, or choose another `end`")
     if models is None:
-        _of_model(read, counted, served_model_name)
+        _of_model(read, counted, served_model_name, said)
     else:
         _of_models(read, counted, models)
     said[:0] = _presence(read, counted)
@@ -113,11 +113,13 @@ def _whole(read: Read, each: Counted, first: float, last: float) -> bool:
     return each.first - first <= read.slack and last - each.last <= read.slack
 
 
-def _of_model(read: Read, counted: list[Counted], served_model_name: str | None) -> None:
+def _of_model(read: Read, counted: list[Counted], served_model_name: str | None, said: list[str]) -> None:
     """Keep the engines of one served model only."""
     names = dict.fromkeys(engine.model_name for each in counted for engine in each.engines)
     chosen = chosen_model(list(names), served_model_name, read.location)
     for each in counted:
+        if all(engine.model_name is None for engine in each.engines) and chosen is not None:
+            said.append(f"{each.server.name}: its series name no served model: it is left out")
         each.engines = [engine for engine in each.engines if engine.model_name == chosen]
     counted[:] = [each for each in counted if each.engines]
 

@@ -30,9 +30,9 @@ def joined(parts: Sequence[Hardware]) -> Hardware | None:
                 same = [0]
             if len(same) == 1:
                 gpus[same[0]] = _filled(gpus[same[0]], told)
-            elif not same and any(_unnamed(one, gpu) for one in gpus):
+            elif same or any(_unnamed(one, gpu) for one in gpus):
                 notes.append(f"which GPU {gpu.identity} of {other.location} is cannot be told: it is left out")
-            elif not same and not timeless:
+            elif not timeless:
                 gpus.append(told)
         if not timeless:
             notes.extend(other.notes)

@@ -11,6 +11,9 @@ from pytest_llmroof.telemetry.endpoint import Endpoint
 from pytest_llmroof.telemetry.recording import Ended, Page, Recording
 from pytest_llmroof.telemetry.sampling import Failure, Sampler
 
+#: The load may patch this in the process under test.
+_monotonic = time.monotonic
+
 
 class LiveRecording:
     """Samples endpoints into a recording from ``open`` (the first scrape) to ``close`` (the last one)."""
@@ -87,7 +90,8 @@ def live_window(
     """Record ``endpoints`` into an empty or new ``folder``, which then is telemetry like any recording.
 
     Takes ``warmup_seconds`` (before its first scrape) and ``duration_seconds``; where ``enough`` is given, it is asked
-    after that, every interval, whether the folder's pages suffice, for ``max_wait_seconds`` more at most.
+    after that, every interval, whether the folder's pages suffice, for ``max_wait_seconds`` more at most, the time that
+    it takes to tell included.
     SourceError where an endpoint does not answer the first scrape. ConfigError where the folder can't be used.
     """
     recording = Recording(
@@ -104,10 +108,10 @@ def live_window(
         raise
     try:
         sleep(duration_seconds)
-        waited = 0.0
+        waited, since = 0.0, _monotonic()
         while enough is not None and not enough(folder) and waited < max_wait_seconds:
             sleep(interval_seconds)
-            waited += interval_seconds
+            waited = max(waited + interval_seconds, _monotonic() - since)
     except BaseException:
         live.abandon()
         raise

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final
+from urllib.parse import quote, quote_plus
 
 import requests
 import urllib3
@@ -21,7 +22,7 @@ import urllib3
 from pytest_llmroof import __version__
 from pytest_llmroof.data import load
 from pytest_llmroof.errors import SourceError
-from pytest_llmroof.telemetry.connections import Adapter
+from pytest_llmroof.telemetry.connections import Adapter, Watch
 from pytest_llmroof.telemetry.endpoint import Endpoint, shown_url
 from pytest_llmroof.telemetry.fetching import authentication
 from pytest_llmroof.telemetry.garbage import without_collections
@@ -32,6 +33,12 @@ from pytest_llmroof.telemetry.unanswered import transport_error
 MAXIMUM_BYTES: Final = 1 << 30
 _CHUNK: Final = 1 << 20
 _JSON: Final = frozenset("{[")
+#: How much later than its time-out an answer is hung up on.
+_SLACK_SECONDS: Final = 0.1
+#: Values of a URL's parameters that are no secrets, and stand in many a sentence.
+_WORDS: Final = frozenset({"true", "false"})
+#: The most points that Prometheus answers for a series.
+MOST_TIMES: Final = 11_000
 
 #: The test in this process may patch the clock.
 _monotonic = time.monotonic
@@ -153,19 +160,27 @@ class PrometheusApi:
         headers = {"User-Agent": f"pytest-llmroof/{__version__}", "Accept": "application/json"}
         headers |= {name: text for name, text in self.endpoint.headers.items() if name.lower() != "authorization"}
         fields = [*self.parameters, *given.items()]
+        left = max(0.001, deadline - _monotonic())
+        # Time-outs of sockets begin anew with every byte. A little longer, so that they say what they are about.
+        watch = Watch(left + _SLACK_SECONDS)
         try:
-            with self._session.request(
+            with watch, self._session.request(
                 method, f"{self.endpoint.url}/api/v1/{path}", headers=headers, auth=authentication(self.endpoint),
                 params=fields if method == "GET" else None, data=fields if method == "POST" else None,
-                timeout=max(0.001, deadline - _monotonic()), verify=self.endpoint.verify, cert=self.endpoint.cert,
+                timeout=left, verify=self.endpoint.verify, cert=self.endpoint.cert,
                 stream=True, allow_redirects=False,
             ) as response:  # fmt: skip
                 if response.is_redirect:
                     target = shown_url(response.headers["Location"])
                     raise SourceError(f"{self.endpoint.shown} redirects to {target}", "name the address that answers")
-                return response.status_code, retry_after(response.headers), self._body(response, deadline)
+                found = response.status_code, retry_after(response.headers), self._body(response, deadline)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            if watch.expired:
+                raise self._unfinished() from None
             raise transport_error(self.endpoint, error) from None
+        if watch.expired:
+            raise self._unfinished()
+        return found
 
     def _body(self, response: requests.Response, deadline: float) -> bytes:
         body = bytearray()
@@ -176,12 +191,15 @@ class PrometheusApi:
                     f"{self.endpoint.shown} answered more than {MAXIMUM_BYTES >> 20} MiB", "narrow `selector`"
                 )
             if _monotonic() > deadline:
-                seconds = f"{self.endpoint.timeout_seconds:g} s"
-                raise SourceError(
-                    f"{self.endpoint.shown} did not finish its answer within {seconds}",
-                    "give a longer `timeout`, or narrow `selector` or `duration`",
-                )
+                raise self._unfinished()
         return bytes(body)
+
+    def _unfinished(self) -> SourceError:
+        seconds = f"{self.endpoint.timeout_seconds:g} s"
+        return SourceError(
+            f"{self.endpoint.shown} did not finish its answer within {seconds}",
+            "give a longer `timeout`, or narrow `selector` or `duration`",
+        )
 
     def _refused(self, status: int, kind: str, said: str) -> SourceError:
         """The error for an answer that says itself what was wrong."""
@@ -261,6 +279,9 @@ class PrometheusApi:
                 values.append(self.endpoint.token_file.read_text(encoding="utf-8").strip())
             except (OSError, UnicodeDecodeError):
                 values.append("")
+        # A proxy may repeat the whole request, in which they are as the URL had them, or encoded.
+        given = [text for _, text in self.parameters if text.casefold() not in _WORDS]
+        values.extend(encoded for text in given for encoded in (text, quote(text, safe=""), quote_plus(text)))
         for value in values:
             yield from (part for part in (value, *value.split()) if len(part) > 3)
 

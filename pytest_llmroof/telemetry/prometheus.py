@@ -34,7 +34,7 @@ from pytest_llmroof.telemetry.fleetgpus import fleet_gpus
 from pytest_llmroof.telemetry.fleetread import Read
 from pytest_llmroof.telemetry.hardware import Hardware
 from pytest_llmroof.telemetry.kinds import Kind, kinds_of
-from pytest_llmroof.telemetry.promapi import PrometheusApi, Row, TooMany
+from pytest_llmroof.telemetry.promapi import MOST_TIMES, PrometheusApi, Row, TooMany
 from pytest_llmroof.telemetry.promql import milliseconds, named, prefixed
 from pytest_llmroof.telemetry.question import Question, utc
 
@@ -43,8 +43,6 @@ RAW_SAMPLES: Final = 1_500_000
 #: The times at which the rest is read: all scrapes of a small fleet, a few of a large one.
 GRID_SAMPLES: Final = 1_500_000
 FEWEST_TIMES: Final = 5
-#: The most points that Prometheus answers for a series.
-MOST_TIMES: Final = 11_000
 #: Series of one engine, before they are known: histograms of a dozen quantities with their buckets.
 _SERIES_OF_A_SERVER: Final = 400
 

@@ -37,19 +37,22 @@ def matchers(selector: str) -> str:
 
 def named(names: Iterable[str], given: str) -> str:
     """The selector of all series that have one of these names and match what was given."""
-    listed = "|".join(_SPECIAL.sub(lambda match: "\\\\" + match[0], name) for name in names)
-    return f'{{__name__=~"{listed}"{"," if given else ""}{given}}}'
+    return f'{{__name__=~"{_any_of(names)}"{"," if given else ""}{given}}}'
 
 
 def spelled(names: Iterable[str], given: str) -> str:
     """The same, of names in whatever case they are spelled."""
-    listed = "|".join(_SPECIAL.sub(lambda match: "\\\\" + match[0], name) for name in names)
-    return f'{{__name__=~"(?i:{listed})"{"," if given else ""}{given}}}'
+    return f'{{__name__=~"(?i:{_any_of(names)})"{"," if given else ""}{given}}}'
 
 
 def prefixed(prefixes: Iterable[str], given: str) -> str:
     """The selector of all series whose name starts with one of these."""
-    return f'{{__name__=~"(?:{"|".join(prefixes)}).+"{"," if given else ""}{given}}}'
+    return f'{{__name__=~"(?:{_any_of(prefixes)}).+"{"," if given else ""}{given}}}'
+
+
+def _any_of(names: Iterable[str]) -> str:
+    """A pattern of these texts, as it stands between quotes."""
+    return "|".join(_SPECIAL.sub(lambda match: "\\\\" + match[0], name) for name in names)
 
 
 def milliseconds(seconds: float) -> str:

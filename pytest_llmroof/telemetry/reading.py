@@ -32,7 +32,15 @@ from pytest_llmroof.telemetry.gputables import GpuTable
 from pytest_llmroof.telemetry.gpuwindow import devices_of, gpu_window, sources_of, with_hardware
 from pytest_llmroof.telemetry.llamabench import llama_bench_window
 from pytest_llmroof.telemetry.runs import alone, beside
-from pytest_llmroof.telemetry.scrapes import Scrape, in_order, longest_run, refuse_two_servers, restarts, scrape_of
+from pytest_llmroof.telemetry.scrapes import (
+    Scrape,
+    in_order,
+    longest_run,
+    not_read,
+    refuse_two_servers,
+    restarts,
+    scrape_of,
+)
 from pytest_llmroof.telemetry.served import chosen_model
 from pytest_llmroof.telemetry.sources import Sources
 from pytest_llmroof.telemetry.warmup import client_without_warmup, clocked, refuse_tables, without_warmup
@@ -68,7 +76,7 @@ def read_window(
     served = any(scrape.engine for scrapes in servers.values() for scrape in scrapes)
     results = None if served else _results(sources)
     if results is not None:
-        unread = _not_read([scrape for scrapes in servers.values() for scrape in scrapes])
+        unread = not_read([scrape for scrapes in servers.values() for scrape in scrapes])
         results = replace(results, unread=(*results.unread, *unread), notes=(*results.notes, *notes))
         if warmup_seconds:
             return client_without_warmup(results, servers, sources.tables, warmup_seconds)
@@ -87,7 +95,7 @@ def read_window(
     if not served and (sources.tables or any(scrape.gpus for scrapes in servers.values() for scrape in scrapes)):
         everything = [scrape for scrapes in servers.values() for scrape in scrapes]
         window = gpu_window(servers, sources.tables, duration_seconds, [*notes, *_cut(everything)])
-        window = replace(window, unread=(*unread, *_not_read(everything)))
+        window = replace(window, unread=(*unread, *not_read(everything)))
         if not warmup_seconds:
             return window
         refuse_tables(sources.tables, warmup_seconds)
@@ -132,7 +140,7 @@ def _window(
     engine = _engine(everything, engines)
     said = [*notes, *_cut(everything)]
     ours, other = _engine_pages(servers, engine)
-    ours = _on_one_clock(_of_model(ours, served_model_name), said)
+    ours = _on_one_clock(_of_model(ours, served_model_name, said), said)
     ours = {server: in_order(scrapes) for server, scrapes in ours.items()}
     for scrapes in ours.values():
         refuse_two_servers(scrapes)
@@ -175,7 +183,7 @@ def _window(
         conventions=engine.conventions,
         device_names=devices_of(everything, tables),
         notes=tuple(dict.fromkeys(said)),
-        unread=(*unread, *_not_read(other)),
+        unread=(*unread, *not_read(other)),
         title=engine.title,
         cannot=engine.cannot,
         hardware=hardware,
@@ -234,14 +242,18 @@ def _engine_pages(servers: Servers, engine: EngineNames) -> tuple[dict[str, list
     return ours, other
 
 
-def _of_model(servers: Servers, served_model_name: str | None) -> dict[str, list[Scrape]]:
+def _of_model(servers: Servers, served_model_name: str | None, said: list[str]) -> dict[str, list[Scrape]]:
     """Every scrape with the engines of one served model only."""
     names = dict.fromkeys(
         identity.model_name for scrapes in servers.values() for scrape in scrapes for identity in scrape.snapshots
     )
     chosen = chosen_model(names, served_model_name, _where(servers))
     of_model = {server: [scrape.of_model(chosen) for scrape in scrapes] for server, scrapes in servers.items()}
-    return {server: scrapes for server, scrapes in of_model.items() if any(scrape.snapshots for scrape in scrapes)}
+    kept = {server: scrapes for server, scrapes in of_model.items() if any(scrape.snapshots for scrape in scrapes)}
+    for server, scrapes in servers.items():
+        if server not in kept and any(one.model_name is None for scrape in scrapes for one in scrape.snapshots):
+            said.append(f"{scrapes[0].location}: its series name no served model: that server is left out")
+    return kept
 
 
 def _on_one_clock(servers: Servers, said: list[str]) -> dict[str, list[Scrape]]:
@@ -278,22 +290,3 @@ def _sources(
     infos.extend(SourceInfo(scrape.engine.key, scrape.source) for scrape in used if scrape.engine is not None)
     infos.extend(sources_of(other, tables))
     return tuple(dict.fromkeys(infos))
-
-
-def _not_read(other: Sequence[Scrape]) -> tuple[str, ...]:
-    """Pages that are not this engine's, each with the reason."""
-    lines: dict[str, list[str]] = {}
-    for scrape in other:
-        if scrape.gpus:
-            continue
-        if scrape.exporter:
-            reason = "GPU counters without a label that names the GPU"
-        elif scrape.engine is not None:
-            reason = f"{scrape.engine.title}'s metrics beside another engine's"
-        else:
-            reason = f"metrics of no engine that is known here ({', '.join(scrape.sample_names)}, ...)"
-        lines.setdefault(reason, []).append(scrape.location)
-    return tuple(
-        f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}: {reason}"
-        for reason, names in lines.items()
-    )

@@ -151,11 +151,22 @@ class Restart:
 
 def restarts(scrapes: Sequence[Scrape]) -> list[Restart]:
     """Every restart between the scrapes of one server."""
-    found = []
+    found: list[Restart] = []
+    known: Scrape | None = None
     for earlier, later in pairwise(scrapes):
-        if sign := _restart_sign(earlier, later):
+        known = _latest(known, earlier)
+        if sign := _restart_sign(known, later):
             found.append(Restart(earlier, later, sign))
+            known = None
     return found
+
+
+def _latest(known: Scrape | None, scrape: Scrape) -> Scrape:
+    """A scrape with the latest of what it lacks itself: an engine may be gone from a page, and come back anew."""
+    if known is None:
+        return scrape
+    start = scrape.start if scrape.start is not None else known.start
+    return replace(scrape, start=start, snapshots={**known.snapshots, **scrape.snapshots})
 
 
 def _restart_sign(earlier: Scrape, later: Scrape) -> str | None:
@@ -227,3 +238,22 @@ def _restarted(found: Sequence[Restart]) -> str:
     clock = found[0].after.clock
     when = f", before {datetime.fromtimestamp(clock, UTC):%H:%M:%S} UTC" if clock is not None else ""
     return f"the server restarted {times} inside the window{when} ({found[0].sign})"
+
+
+def not_read(other: Sequence[Scrape]) -> tuple[str, ...]:
+    """Pages that are not this engine's, each with the reason."""
+    lines: dict[str, list[str]] = {}
+    for scrape in other:
+        if scrape.gpus:
+            continue
+        if scrape.exporter:
+            reason = "GPU counters without a label that names the GPU"
+        elif scrape.engine is not None:
+            reason = f"{scrape.engine.title}'s metrics beside another engine's"
+        else:
+            reason = f"metrics of no engine that is known here ({', '.join(scrape.sample_names)}, ...)"
+        lines.setdefault(reason, []).append(scrape.location)
+    return tuple(
+        f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}: {reason}"
+        for reason, names in lines.items()
+    )

@@ -56,12 +56,12 @@ def csv_rows(text: str, location: str) -> tuple[str, list[Row], list[str]] | Non
         cells = _cells(line)
         if len(cells) != width:
             if index == last and len(cells) < width and rows and not _failed(line):
-                notes.append(f"{location}:{index + 1}: the last line is cut off, and left out")
+                notes.append(_cut(location, last))
                 continue
             raise _bad_line(location, index + 1, line, len(cells), width)
         rows.append(_row(index + 1, dict(zip(columns, cells, strict=True))))
     if _unfinished(text, rows, last):
-        notes.append(f"{location}:{last + 1}: the last line does not end, and is left out")
+        notes.append(_open(location, last))
         rows.pop()
     if not rows:
         raise SourceError(f"{location} has a head, but no row of figures", _AGAIN)
@@ -73,22 +73,39 @@ def _unfinished(text: str, rows: Sequence[Row], last: int) -> bool:
     return len(rows) > 1 and not text.endswith(("\n", "\r")) and rows[-1].line == last + 1
 
 
+def _cut(location: str, last: int) -> str:
+    return f"{location}:{last + 1}: the last line is cut off, and left out"
+
+
+def _open(location: str, last: int) -> str:
+    return f"{location}:{last + 1}: the last line does not end, and is left out"
+
+
 def dmon_rows(text: str, location: str) -> tuple[str, list[Row], list[str]] | None:
     """The same of ``nvidia-smi dmon``: a head after ``#``, columns apart by blanks."""
     columns: list[str] = []
     rows: list[Row] = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    notes: list[str] = []
+    lines = text.splitlines()
+    last = max((index for index, line in enumerate(lines) if line.strip()), default=0)
+    for number, line in enumerate(lines, start=1):
         words = line.replace("#", " # ", 1).split() if line.lstrip().startswith("#") else line.split()
         if words[:1] == ["#"]:
             if _is_dmon(line):
                 columns = [word.casefold() for word in words[1:]]
         elif columns and words:
+            if number == last + 1 and len(words) < len(columns) and rows and not _failed(line):
+                notes.append(_cut(location, last))
+                continue
             if len(words) != len(columns):
                 raise _bad_line(location, number, line, len(words), len(columns))
             rows.append(_row(number, dict(zip(columns, words, strict=True))))
         elif words:
             return None
-    return ("nvidia-smi", rows, []) if rows else None
+    if _unfinished(text, rows, last):
+        notes.append(_open(location, last))
+        rows.pop()
+    return ("nvidia-smi", rows, notes) if rows else None
 
 
 def _is_dmon(line: str) -> bool:

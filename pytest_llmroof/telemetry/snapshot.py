@@ -137,7 +137,7 @@ def _fold_server_wide(collectors: dict[Identity, _Collector], shares_out: bool) 
     """Series of the whole server lack a label that its engines have: they are no engine of their own.
 
     Facts are then every engine's; a counter goes to the first engine, or in equal parts to all, so that sums stay
-    right.
+    right. Gauges go to the first engine.
     """
     for identity, collector in list(collectors.items()):
         siblings = [other for key, other in collectors.items() if key != identity and _is_part_of(key, identity)]
@@ -146,9 +146,12 @@ def _fold_server_wide(collectors: dict[Identity, _Collector], shares_out: bool) 
         del collectors[identity]
         for sibling in siblings:
             sibling.facts.update(collector.facts)
+            sibling.disabled |= collector.disabled
         parts = len(siblings) if shares_out else 1
         for sibling in siblings[:parts]:
             sibling.take(collector, 1 / parts)
+        held = {quantity for sibling in siblings for quantity, _ in sibling.gauges}
+        siblings[0].take_gauges(collector, held)
 
 
 def _is_part_of(engine: Identity, server: Identity) -> bool:
@@ -185,6 +188,7 @@ class _Collector:
         for key, value in other.counters.items():
             if key not in self.counters:
                 self.counters[key], self.exposed[key] = value * share, other.exposed[key]
+                self.means |= {one: over for one, over in other.means.items() if one == key}
         for key, value in other.wholes.items():
             self.wholes.setdefault(key, value * share)
         for key, histogram in other.histograms.items():
@@ -192,6 +196,12 @@ class _Collector:
         if other.finished and not self.finished:
             self.finished = {reason: count * share for reason, count in other.finished.items()}
             self.exposed["requests_finished", 0] = other.exposed["requests_finished", 0]
+
+    def take_gauges(self, other: _Collector, held: set[str]) -> None:
+        """The gauges of the whole server that none of its engines has (``held``): they stand at one of them."""
+        for key, samples in other.gauges.items():
+            if key[0] not in held:
+                self.gauges[key], self.exposed[key] = samples, other.exposed[key]
 
     def unfed(self, target: Target, sample: Sample) -> None:
         """A counter of which only series with other label values are there: it was never counted, and is 0."""

@@ -234,18 +234,23 @@ class Sources:
 
     def _read_results(self, text: str, location: str) -> bool:
         """Keep the runs of a load generator."""
-        runs = tool_runs(text, location)
+        runs, others = tool_runs(text, location)
+        if runs and others:
+            self.unread.append((location, f"values that are no run that is known here: {others}"))
         if not runs:
             records = records_client(text, location)
             self.clients.extend([records] if records is not None else [])
             return records is not None
-        reason = unread_reason(runs[0][0])
-        if reason is not None:
-            self.unread.append((location, reason))
-        elif runs[0][0] == LLAMA_BENCH:
-            self.engine_runs.append((location, [run for _, run in runs]))
-        else:
-            self.clients.extend(clients_of(runs, location))
+        clients: list[tuple[str, Run]] = []
+        for tool in dict.fromkeys(tool for tool, _ in runs):
+            ours = [(key, run) for key, run in runs if key == tool]
+            if (reason := unread_reason(tool)) is not None:
+                self.unread.append((location, reason))
+            elif tool == LLAMA_BENCH:
+                self.engine_runs.append((location, [run for _, run in ours]))
+            else:
+                clients.extend(ours)
+        self.clients.extend(clients_of(clients, location))
         return True
 
     def _manifest(self, path: Path, location: str) -> None:
@@ -256,5 +261,5 @@ class Sources:
             for failure in failures:
                 count, reason = int(failure["count"]), str(failure["reason"])
                 self.failed.append(f"{count} scrape{'s' if count != 1 else ''} failed ({reason[:200]})")
-        except (ValueError, AttributeError, TypeError, KeyError, RecursionError):
+        except (ValueError, AttributeError, TypeError, KeyError, OverflowError, RecursionError):
             self.unread.append((location, "not what the recorder writes"))

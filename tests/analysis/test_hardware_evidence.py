@@ -203,7 +203,8 @@ def test_missing_and_silent_fields_abstain_and_say_what_to_switch_on() -> None:
                    missing={"gr_engine": "DCGM_FI_PROF_* are absent: load the profiling module"})  # fmt: skip
     assert observed_by_counters(without) is None
     assert list(counters_missing(without, ("C", "D"))) == [
-        "nothing in dcgm.prom tells the activity of the GPU's engines; DCGM_FI_PROF_* are absent: load the profiling module"
+        "nothing in dcgm.prom tells the activity of the GPU's engines; "
+        "DCGM_FI_PROF_* are absent: load the profiling module"
     ]
     found, _ = explained(without)
     assert found.scenario == "C or D"

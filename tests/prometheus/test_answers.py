@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
-from scripted import Answer, Asked, Script, scripted, success, vector
+from loopback import serving
+from scripted import Answer, Asked, Script, scripted, small_fleet, success, vector
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.fleetsource import prometheus_window
@@ -136,6 +140,53 @@ def test_secrets_do_not_come_back(script: Script, tmp_path: Path) -> None:
     assert script.asked[0].headers["Authorization"] == f"Bearer {SECRET}-in-a-file"
 
 
+@pytest.mark.parametrize("shown", [SECRET, "key with/slash", "key%20with%2Fslash", "key+with%2Fslash"])
+def test_a_key_among_the_parameters_does_not_come_back(script: Script, shown: str) -> None:
+    key = SECRET if shown == SECRET else "key with/slash"
+    echo = json.dumps({"status": "error", "errorType": "execution", "error": f"no route for /query?k={shown}, true"})
+    url = f"{script.url}?{urlencode({'k': key, 'dedup': 'true'})}"
+    error = refused(script, lambda asked: (422, "application/json", echo.encode()), prometheus=url)
+    assert "no route for /query?k=***, true" in error.reason
+    assert script.asked[0].fields["k"] == key
+
+
+def test_an_answer_that_comes_in_drops_is_hung_up_on() -> None:
+    """Also over a connection that was kept: the first question is answered, the second one's head never ends."""
+    hung_up = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            names = b'{"status": "success", "data": ["vllm:generation_tokens_total"]}'
+            self.send_header("Content-Length", str(len(names)))
+            self.end_headers()
+            self.wfile.write(names)
+
+        def do_POST(self) -> None:
+            self.close_connection = True
+            with contextlib.suppress(OSError):
+                self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Drops: ")
+                while not ended.wait(0.02):
+                    self.wfile.write(b"x")
+                return
+            hung_up.set()
+
+        def log_message(self, *arguments: object) -> None:
+            """Says nothing."""
+
+    ended = threading.Event()
+    with serving(Handler) as port:
+        source = {"prometheus": f"http://127.0.0.1:{port}", "duration": 60.0, "end": "1000", "timeout": 0.5}
+        try:
+            with pytest.raises(SourceError, match=r"did not finish its answer within 0\.5 s"):
+                prometheus_window(source, duration_seconds=None)
+            assert hung_up.wait(20)
+        finally:
+            ended.set()
+
+
 def test_an_authorization_header_and_credentials_in_the_url(script: Script) -> None:
     read(script, headers={"authorization": "Basic abc"})
     assert script.asked[-1].headers["Authorization"] == "Basic abc"
@@ -178,6 +229,24 @@ def test_what_is_not_complete_is_said(script: Script) -> None:
         "warns: PromQL info: x",
         "answered in part only: some of its storage did not answer",
     ]
+
+
+def test_an_engine_that_left_is_said(script: Script) -> None:
+    """Of two data-parallel ranks one has no sample any more at the window's end."""
+
+    def answer(asked: Asked) -> Answer:
+        usual = small_fleet(asked)
+        if usual[0] != 200 or "matrix" not in usual[2].decode():
+            return usual
+        found = json.loads(usual[2])
+        (one,) = found["data"]["result"]
+        other = {"metric": {**one["metric"], "engine": "1"}, "values": one["values"][:3]}
+        return success({"resultType": "matrix", "result": [one, other]})
+
+    script.answer = answer
+    window = read(script)
+    assert window.counter("generation_tokens") == 600
+    assert window.notes == ("a:8000, engine 1 left before 00:16 UTC: it is left out",)
 
 
 def test_numbers_that_are_none(script: Script) -> None:

@@ -134,6 +134,22 @@ def test_gpu_counters_of_another_time_are_refused(window: Window, tmp_path: Path
         with_files(window, table(tmp_path, END - 86_400))
 
 
+def test_files_that_are_not_used_are_said(window: Window, tmp_path: Path) -> None:
+    for name, date in (("in.json", "20260301-115930"), ("earlier.json", "20260221-115930")):
+        (tmp_path / name).write_text(json.dumps(vllm_result(date=date)), encoding="utf-8")
+    bench = {"model_n_params": 1, "n_prompt": 512, "n_gen": 0, "avg_ns": 5}
+    (tmp_path / "bench.json").write_text(json.dumps([bench]), encoding="utf-8")
+    (tmp_path / "other.prom").write_text("python_info 1\n", encoding="utf-8")
+    named = [(tmp_path / name, name) for name in ("in.json", "earlier.json", "bench.json", "other.prom")]
+    joined = with_files(window, named)
+    assert joined.client is not None
+    assert joined.client.location == "in.json"
+    said = " | ".join(joined.unread)
+    assert "earlier.json ended at 2026-02-21 11:59:30" in said
+    assert "bench.json: llama-bench runs no server" in said
+    assert "other.prom: metrics of no engine that is known here (python_info, ...)" in said
+
+
 def test_what_no_reader_knows_is_refused(window: Window, tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("nothing\n", encoding="utf-8")

@@ -69,6 +69,7 @@ def test_selectors() -> None:
     assert named(["vllm:a_total", "b"], 'x="y"') == '{__name__=~"vllm:a_total|b",x="y"}'
     assert named(["a.b"], "") == '{__name__=~"a\\\\.b"}'
     assert prefixed(["vllm:", "tgi_"], "") == '{__name__=~"(?:vllm:|tgi_).+"}'
+    assert prefixed(["a.b("], "") == r'{__name__=~"(?:a\\.b\\().+"}'  # somebody's own engine
     assert milliseconds(0.25) == "250ms"
 
 

@@ -114,6 +114,18 @@ class TestStatistics:
         with pytest.raises(SourceError, match="time_to_first_token_seconds went down"):
             window_of(write(tmp_path / "export.json", export))
 
+    def test_a_histogram_without_its_sum_has_no_mean(self, export: dict[str, Any], tmp_path: Path) -> None:
+        del export["metrics"]["vllm:time_to_first_token_seconds"]["series"][0]["stats"]["sum"]
+        (engine,) = window_of(write(tmp_path / "export.json", export)).engines
+        assert "ttft" not in engine.histograms
+        assert engine.unusable["ttft"] == "vllm:time_to_first_token_seconds has no sum"
+
+    def test_a_histogram_that_is_not_there_is_none(self, export: dict[str, Any], tmp_path: Path) -> None:
+        del export["metrics"]["vllm:time_to_first_token_seconds"]
+        (engine,) = window_of(write(tmp_path / "export.json", export)).engines
+        assert "ttft" not in engine.histograms
+        assert engine.counters["generation_tokens"] == 60 * 32
+
     def test_a_series_that_appeared_during_the_run_is_not_used(self, export: dict[str, Any], tmp_path: Path) -> None:
         # Seen for half of the run: 1920 tokens at twice the rate. What it held at first is not in its increase.
         export["metrics"]["vllm:generation_tokens"]["series"][0]["stats"]["rate"] *= 2

@@ -328,6 +328,32 @@ def test_inference_perf_is_in_seconds_and_counts_pieces(tmp_path: Path) -> None:
     assert client.summaries["tpot"].stretch == pytest.approx(2.0)
 
 
+def test_pieces_of_an_unknown_number_of_tokens_are_no_tpot(tmp_path: Path) -> None:
+    run = inference_perf()
+    del run["successes"]["output_len"]
+    client = client_of(write(tmp_path / "summary_lifecycle_metrics.json", run))
+    assert "tpot" not in client.summaries
+    assert client.summaries["itl"].values["mean"] == 0.005
+
+
+def test_times_of_no_known_unit_are_none(tmp_path: Path) -> None:
+    record = aiperf_record(1.8e9, 100, 500, 11)
+    record["metrics"]["request_latency"]["unit"] = "min"
+    del record["metrics"]["time_to_first_token"]["unit"]
+    (request,) = client_of(write(tmp_path / "profile_export.jsonl", record)).requests
+    assert (request.ttft, request.e2e, request.output_tokens) == (None, None, 11)
+
+
+def test_what_lies_beside_runs_in_a_file_is_said(tmp_path: Path) -> None:
+    """Runs of two tools, one of them of no use here, and a value that is no run."""
+    asked = {"load_summary": {}, "successes": {"rate": 1, "request_latency": {}}}
+    window = window_of(write(tmp_path / "runs.jsonl", asked, vllm_result(), {"note": "rerun"}))
+    assert window.client is not None
+    assert window.client.tool == "vllm-serve"
+    assert any("its queries" in line or "Prometheus" in line for line in window.unread)
+    assert any("values that are no run that is known here: 1" in line for line in window.unread)
+
+
 def test_a_summary_covers_its_stages(tmp_path: Path) -> None:
     write(tmp_path / "stage_0_lifecycle_metrics.json", inference_perf(4))
     write(tmp_path / "stage_1_lifecycle_metrics.json", inference_perf(6))

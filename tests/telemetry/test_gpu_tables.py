@@ -345,6 +345,17 @@ class TestDocuments:
         assert gpu.series["power_watts"].values == (267.0,)
         assert gpu.series["sm_clock_hertz"].values == (1.71e9, 1.71e9)
 
+    @pytest.mark.parametrize(("cut", "said"), [(3, "does not end"), (30, "is cut off")])
+    def test_a_dmon_that_was_cut(self, tmp_path: Path, cut: int, said: str) -> None:
+        text = (
+            "#Date       Time        gpu    pwr  gtemp     sm    mem   mclk   pclk\n"
+            " 20260904   02:00:00      0    267     39    100     95   6250   1710\n"
+            " 20260904   02:01:01      0    250     41     85     80   6250   1710\n"
+        )
+        window = window_of(tmp_path, {**TestClock.engine(), "dmon.txt": text[:-cut]})
+        assert only_gpu(window).series["power_watts"].values == (267.0,)
+        assert any(f"dmon.txt:3: the last line {said}, and " in note for note in hardware_of(window).notes)
+
     def test_amd_json(self, tmp_path: Path) -> None:
         def one(gpu: int, use: int) -> dict[str, object]:
             return {

@@ -13,7 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmroof.errors import SourceError
+from pytest_llmroof.telemetry.difference import difference
+from pytest_llmroof.telemetry.engines import known_engines
+from pytest_llmroof.telemetry.exposition import parse_page
 from pytest_llmroof.telemetry.reading import read_window
+from pytest_llmroof.telemetry.snapshot import Snapshot, snapshots
 from pytest_llmroof.telemetry.window import Histogram, Window
 
 T0 = 1_795_975_800.0
@@ -53,6 +57,29 @@ class Pages:
 @pytest.fixture
 def pages(tmp_path: Path) -> Pages:
     return Pages(tmp_path)
+
+
+def snapshot_of(text: str) -> Snapshot:
+    (found,) = snapshots(parse_page(text, "x"), known_engines()["vllm"])
+    return found
+
+
+def test_a_fall_is_never_a_negative_increase() -> None:
+    reasons = 'vllm:request_success_total{{finished_reason="stop"}} {}\nvllm:num_preemptions_total {}\n'
+    moved = difference(snapshot_of(reasons.format(9, 5)), snapshot_of(reasons.format(4, 3)), known_engines()["vllm"])
+    assert moved.counters == moved.finished == {}
+    assert moved.unusable["preemptions"] == "vllm:num_preemptions_total went from 5 down to 3: it is not used"
+    assert moved.unusable["requests_finished"] == "vllm:request_success_total went down: it is not used"
+
+
+def test_gauges_of_the_whole_server_stand_at_one_of_its_engines() -> None:
+    text = "".join(f'vllm:generation_tokens_total{{engine="{rank}"}} 1\n' for rank in "01")
+    text += "vllm:num_requests_running 6\nvllm:num_requests_waiting 2\n"
+    text += 'vllm:num_requests_waiting{engine="1"} 3\nvllm:gpu_prefix_cache_hit_rate -1\n'
+    one, two = snapshots(parse_page(text, "x"), known_engines()["vllm"])
+    # Of those that an engine has itself the whole server's would count twice.
+    assert (dict(one.gauges), dict(two.gauges)) == ({"running": 6}, {"waiting": 3})
+    assert one.disabled == two.disabled == {"prefix_hit_rate"}
 
 
 def tokens(count: float, engine: str = "0", model: str = "m") -> str:
@@ -331,6 +358,25 @@ class TestRestarts:
             path.write_text(f'vllm:request_success_total{{finished_reason="stop"}} {count}\n', encoding="utf-8")
         assert "vllm:request_success_total went down" in pages.refused().reason
 
+    def test_an_engine_that_was_gone_and_counts_anew(self, pages: Pages) -> None:
+        pages.add("a.prom", f"{tokens(10)}\n{tokens(100, '1')}", T0)
+        pages.add("b.prom", tokens(20), T0 + 10)
+        pages.add("c.prom", f"{tokens(30)}\n{tokens(5, '1')}", T0 + 20)
+        pages.add("d.prom", f"{tokens(40)}\n{tokens(15, '1')}", T0 + 31)
+        window = pages.read()
+        # From c to d: 40 - 30 and 15 - 5, over 11 of 31 s.
+        assert [engine.counters["generation_tokens"] for engine in window.engines] == [10, 10]
+        assert "vllm:generation_tokens_total went from 100 down to 5" in window.notes[0]
+        assert window.duration_seconds == 11
+
+    def test_a_process_is_known_though_a_page_between_does_not_tell_it(self, pages: Pages) -> None:
+        pages.add("a.prom", tokens(100), T0, start=T0 - 60)
+        pages.add("b.prom", tokens(200), T0 + 10)
+        pages.add("c.prom", tokens(300), T0 + 30, start=T0 + 15)
+        window = pages.read()
+        assert window.counter("generation_tokens") == 100  # from a to b
+        assert "its process started at" in window.notes[0]
+
     def test_a_new_process_that_did_more_is_a_restart_too(self, pages: Pages) -> None:
         pages.add("a.prom", tokens(100), T0, start=T0 - 60)
         pages.add("b.prom", tokens(900), T0 + 60, start=T0 + 5)
@@ -511,6 +557,15 @@ class TestModels:
             pages.add(f"one.{second:06}.prom", tokens(one, model="one"), T0 + second)
             pages.add(f"two.{second:06}.prom", tokens(two, model="two"), T0 + second)
         assert pages.read_folder(model="one").counter("generation_tokens") == 10
+
+
+    def test_a_server_that_names_none_is_said(self, pages: Pages) -> None:
+        for second, count in ((0, 10), (10, 20)):
+            pages.add(f"one.{second:06}.prom", tokens(count), T0 + second)
+            pages.add(f"two.{second:06}.prom", f"vllm:generation_tokens_total {count}", T0 + second)
+        window = pages.read_folder()
+        assert window.counter("generation_tokens") == 10
+        assert window.notes == ("rec/two.000000.prom: its series name no served model: that server is left out",)
 
 
 class TestServers:

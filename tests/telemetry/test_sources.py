@@ -115,7 +115,10 @@ class TestFolders:
         (folder / "recording.json").write_text(json.dumps({"failed_scrapes": failures}))
         assert read(folder).notes == ("3 scrapes failed (connection refused)",)
 
-    @pytest.mark.parametrize("content", ["[]", "{", '{"failed_scrapes": [{}]}', '{"failed_scrapes": 5}', "\udcff"])
+    @pytest.mark.parametrize("content", [
+        "[]", "{", '{"failed_scrapes": [{"count": Infinity, "reason": "x"}]}', '{"failed_scrapes": [{}]}',
+        '{"failed_scrapes": 5}', "\udcff",
+    ])  # fmt: skip
     def test_a_damaged_manifest_changes_nothing(self, tmp_path: Path, content: str) -> None:
         folder = recording(tmp_path / "rec")
         (folder / "recording.json").write_bytes(content.encode("utf-8", "surrogateescape"))
