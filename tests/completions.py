@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+import loopback
+from loopback import respond
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
@@ -128,15 +129,12 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     served: Server
 
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
     def do_GET(self) -> None:
         self.served.seen.append((self.path, dict(self.headers.items())))
         if self.path == "/metrics" and self.served.metrics:
             with self.served.counts.lock:
                 page = generate_latest(self.served.counts.registry)
-            self.whole(200, page, "text/plain")
+            respond(self, page)
         elif not self.allowed():
             self.problem(401)
         elif self.path == "/v1/models":
@@ -266,21 +264,12 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
 
     def json(self, document: object) -> None:
-        self.whole(200, json.dumps(document).encode(), "application/json")
+        respond(self, json.dumps(document).encode(), content_type="application/json")
 
     def problem(self, status: int, **headers: str) -> None:
         """An error that repeats the key it was asked with, as some servers do."""
         message = {"error": {"message": f"refused {self.headers.get('Authorization')}", "code": status}}
-        self.whole(status, json.dumps(message).encode(), "application/json", **headers)
-
-    def whole(self, status: int, body: bytes, content_type: str, **headers: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        self.wfile.write(body)
+        respond(self, json.dumps(message).encode(), status, "application/json", **headers)
 
 
 def too_often(seconds: int) -> Fault:
@@ -336,7 +325,7 @@ def silent(handler: Handler, body: dict[str, Any]) -> None:
 
 def moved_to(address: str) -> Fault:
     """A redirect."""
-    return lambda handler, body: handler.whole(307, b"", "text/plain", Location=f"{address}{handler.path}")
+    return lambda handler, body: respond(handler, b"", 307, Location=f"{address}{handler.path}")
 
 
 @contextlib.contextmanager
@@ -346,30 +335,8 @@ def serving(server: Server) -> Iterator[Server]:
     class Bound(Handler):
         served = server
 
-        def handle(self) -> None:
-            with contextlib.suppress(ConnectionError):  # a client may hang up
-                super().handle()
-
-    class Http(ThreadingHTTPServer):
-        request_queue_size = 128
-        daemon_threads = True
-        block_on_close = False
-
-        def handle_error(self, request: Any, client_address: Any) -> None:
-            """Clients that do not trust it hang up."""
-
-    http = Http(("127.0.0.1", server.port), Bound)
-    if server.certificate is not None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(server.certificate)
-        http.socket = context.wrap_socket(http.socket, server_side=True, do_handshake_on_connect=False)
-    server.port = http.server_port
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.closing.set()
-        http.shutdown()
-        thread.join()
-        http.server_close()
+    with loopback.serving(Bound, server.port, server.certificate) as server.port:
+        try:
+            yield server
+        finally:
+            server.closing.set()

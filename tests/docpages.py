@@ -26,16 +26,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Final
 
+import loopback
 from completions import Server, serving
+from loopback import CONTENT_TYPE, respond
 from vllm_pages import Load
 from vllm_pages import page as engine_page
 
@@ -187,26 +188,11 @@ def desk_for(folder: Path) -> Iterator[Desk]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = engine_page(_LOAD, (time.monotonic() - started) / _LOAD.seconds, None).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            text = engine_page(_LOAD, (time.monotonic() - started) / _LOAD.seconds, None)
+            respond(self, text.encode(), content_type=CONTENT_TYPE)
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Quiet."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        with serving(Server(step_seconds=0.0062, first_seconds=0.03)) as engine:
-            yield Desk(folder, f"http://127.0.0.1:{server.server_port}", engine.address)
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with loopback.serving(Handler) as port, serving(Server(step_seconds=0.0062, first_seconds=0.03)) as engine:
+        yield Desk(folder, f"http://127.0.0.1:{port}", engine.address)
 
 
 def run_before(desk: Desk, block: Block) -> None:

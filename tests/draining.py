@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from exporters import respond
+from loopback import respond
 
 #: An iteration decodes 8 sequences in 10 ms; every 25th of them ends one request.
 SECONDS, BATCH, EVERY = 0.010, 8, 25

@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+from typing import TypeVar
 
+import loopback
+from loopback import Answer, respond
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 MODEL = "meta-llama/Llama-3.1-70B-Instruct"
 #: What the engine does while it is busy: tokens come every 26.2 ms, 12 sequences at once, 50 tokens a request.
 ITL, BATCH, OUTPUT, PROMPT = 0.0262, 12, 50, 100
 SECOND_BOUNDS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-
-Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
 class Process:
@@ -95,6 +96,10 @@ class Exporter:
         with self.changed:
             assert self.changed.wait_for(lambda: self.count() >= count, timeout=30)
 
+    def page(self) -> bytes:
+        """What it shows where a test does not want another answer."""
+        return self.process.page()
+
     def handle(self, handler: BaseHTTPRequestHandler) -> None:
         path = handler.path.partition("?")[0]
         with self.changed:
@@ -104,47 +109,22 @@ class Exporter:
         if answer is not None:
             answer(handler)
         else:
-            respond(handler, self.process.page())
+            respond(handler, self.page())
 
 
-def respond(
-    handler: BaseHTTPRequestHandler, body: bytes, status: int = 200, content_type: str = "text/plain", **headers: str
-) -> None:
-    """A whole answer."""
-    handler.send_response(status)
-    handler.send_header("Content-Type", content_type)
-    handler.send_header("Content-Length", str(len(body)))
-    for name, value in headers.items():
-        handler.send_header(name.replace("_", "-"), value)
-    handler.end_headers()
-    handler.wfile.write(body)
-
-
-def always(body: bytes, status: int = 200, content_type: str = "text/plain", **headers: str) -> Answer:
-    """An answer that is always the same."""
-    return lambda handler: respond(handler, body, status, content_type, **headers)
+Served = TypeVar("Served", bound=Exporter)
 
 
 @contextlib.contextmanager
-def serving(exporter: Exporter) -> Iterator[Exporter]:
+def serving(exporter: Served) -> Iterator[Served]:
     """Serve on 127.0.0.1 until the end of the block."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            with contextlib.suppress(ConnectionError):  # a client may hang up on an answer that is too long
-                exporter.handle(self)
+            exporter.handle(self)
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    http = ThreadingHTTPServer(("127.0.0.1", exporter.port), Handler)
-    exporter.port = http.server_port
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield exporter
-    finally:
-        exporter.closing.set()
-        http.shutdown()
-        thread.join()
-        http.server_close()
+    with loopback.serving(Handler, exporter.port) as exporter.port:
+        try:
+            yield exporter
+        finally:
+            exporter.closing.set()

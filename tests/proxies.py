@@ -7,11 +7,12 @@ import contextlib
 import http.client
 import select
 import socket
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import urlsplit
+
+from loopback import serving
 
 #: Headers between two neighbours, which a proxy does not pass on.
 _OF_ONE_HOP = ("connection", "keep-alive", "proxy-authorization", "proxy-connection", "transfer-encoding")
@@ -39,9 +40,6 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     proxy: Proxy
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
 
     def refused(self) -> bool:
         self.proxy.asked.append((self.command, self.path))
@@ -101,24 +99,5 @@ class _Handler(BaseHTTPRequestHandler):
 def proxying(proxy: Proxy) -> Iterator[Proxy]:
     """Serve on 127.0.0.1 until the end of the block."""
 
-    class Bound(_Handler):
-        def handle(self) -> None:
-            with contextlib.suppress(ConnectionError, TimeoutError):
-                super().handle()
-
-    Bound.proxy = proxy
-
-    class Http(ThreadingHTTPServer):
-        daemon_threads = True
-        block_on_close = False
-
-    http_server = Http(("127.0.0.1", 0), Bound)
-    proxy.port = http_server.server_port
-    thread = threading.Thread(target=http_server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with serving(type("Bound", (_Handler,), {"proxy": proxy})) as proxy.port:
         yield proxy
-    finally:
-        http_server.shutdown()
-        thread.join()
-        http_server.server_close()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from loopback import serving
 
 #: Status, content type and body.
 Answer = tuple[int, str, bytes]
@@ -94,22 +95,10 @@ def scripted() -> Iterator[Script]:
             self.send_header("Content-Type", content)
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
-            with suppress(BrokenPipeError):  # whoever asked may have given up
-                self.wfile.write(answer)
+            self.wfile.write(answer)
 
         do_GET = do_POST = _handle
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Quiet."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    found = Script(f"http://127.0.0.1:{server.server_port}", small_fleet)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with serving(Handler) as port:
+        found = Script(f"http://127.0.0.1:{port}", small_fleet)
         yield found
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

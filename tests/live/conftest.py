@@ -3,41 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
+import runs
 from exporters import Exporter, serving
 
-# Runs inside this process forget what they import: what is slow or cannot be imported twice is imported before.
-import pytest_llmroof.account
-import pytest_llmroof.command_line
-import pytest_llmroof.handle
-import pytest_llmroof.live
-import pytest_llmroof.markers
-import pytest_llmroof.report.json_report
-import pytest_llmroof.report.text  # noqa: F401
-
 HEAD = "gpu: h100\nmodel: llama-3.1-70b\ndeployment: {tensor_parallel: 4, weights: bf16}\n"
-STRICT = ("--strict-markers", "--strict-config", "-W", "error", "-p", "no:cacheprovider")
 
 
 @dataclass(frozen=True)
-class Run:
-    """One run of pytest: exit code, everything it printed, and the report."""
-
-    rc: int
-    text: str
-    report: dict[str, Any]
-
-    @property
-    def one_line(self) -> str:
-        """Everything printed, so that wrapped sentences can be searched."""
-        return " ".join(self.text.split())
+class Run(runs.Run):
+    """One run with live windows."""
 
     @property
     def windows(self) -> dict[str, dict[str, Any]]:
@@ -73,31 +52,12 @@ class Project:
 
     def run(self, *options: str, apart: bool = False) -> Run:
         """Run pytest here, with everything strict; ``apart``: in a process of its own."""
-        report = self.path / "report.json"
-        report.unlink(missing_ok=True)
-        run = self.pytester.runpytest_subprocess if apart else self.pytester.runpytest_inprocess
-        result = run(*STRICT, "--llmroof-report=report.json", *options)
-        document = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {"windows": []}
-        return Run(int(result.ret), result.stdout.str() + result.stderr.str(), document)
+        return Run(*runs.strictly(self.pytester, *options, apart=apart))
 
 
 @pytest.fixture(autouse=True)
-def _no_proxies(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-    monkeypatch.setenv("NETRC", str(tmp_path_factory.getbasetemp() / "no-netrc"))
-
-
-@pytest.fixture(autouse=True)
-def _run_folders_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No run leaves its recordings behind in the folder for temporary files."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(folder))
-    monkeypatch.setenv("TMPDIR", str(folder))
-    yield
-    assert list(folder.glob("pytest-llmroof-*")) == []
+def _nothing_is_left_behind(run_folders_are_removed: None) -> None:
+    """Of every run here."""
 
 
 @pytest.fixture
@@ -119,8 +79,6 @@ def start_server() -> Iterator[Callable[[], Exporter]]:
 
 
 @pytest.fixture
-def refused() -> Iterator[str]:
-    """The address of a port where nobody listens, and nobody else can begin to."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+def refused(unheard: str) -> str:
+    """The address of a port where nobody listens."""
+    return unheard

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from exporters import Exporter, Process, always, respond
+from exporters import Exporter, Process
+from loopback import always, respond
 
 
 def _endless(handler: BaseHTTPRequestHandler, exporter: Exporter) -> None:

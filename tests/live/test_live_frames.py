@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from exporters import always
+from loopback import always
 
 MARK = """
 import os, time, urllib.request, pytest
@@ -143,7 +143,7 @@ def test_a_server_that_is_down_or_goes_meanwhile(project: Any, server: Any, modu
     asked = server.count()
 
     def half(handler: Any) -> None:
-        from exporters import respond
+        from loopback import respond
 
         respond(handler, b"", 500) if server.count() > asked + 3 else respond(handler, server.process.page())
 
@@ -203,14 +203,14 @@ def test_loads_of_two_workers_do_not_overlap(project: Any, server: Any, module: 
     flag = {"held": 0, "worst": 0}
 
     def enter(handler: Any) -> None:
-        from exporters import respond
+        from loopback import respond
 
         flag["held"] += 1
         flag["worst"] = max(flag["worst"], flag["held"])
         respond(handler, b"in")
 
     def leave(handler: Any) -> None:
-        from exporters import respond
+        from loopback import respond
 
         flag["held"] -= 1
         respond(handler, b"out")

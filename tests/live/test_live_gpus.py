@@ -9,8 +9,9 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-from exporters import Exporter, respond
+from exporters import Exporter
 from gpu_files import dcgm_page, hardware_of
+from loopback import respond
 
 from pytest_llmroof.telemetry.reading import read_window
 

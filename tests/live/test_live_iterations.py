@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from draining import BATCH, SECONDS, Iterations, iteration
-from exporters import Exporter, always, respond
+from exporters import Exporter
+from loopback import always, respond
 
 from pytest_llmroof.__main__ import main
 from pytest_llmroof.telemetry.reading import read_window

@@ -85,7 +85,7 @@ def test_ctrl_c_in_a_window_leaves_a_report(project: Any, server: Any) -> None:
 @pytest.mark.parametrize("answers", [0, 1], ids=["the first scrape", "a scrape between"])
 def test_ctrl_c_waits_for_no_server(project: Any, server: Any, answers: int) -> None:
     """A server that keeps its answer for as long as its time-out allows holds up no exit."""
-    from exporters import respond
+    from loopback import respond
 
     def answer(handler: Any) -> None:
         if server.count() > answers:
@@ -205,7 +205,7 @@ def test_secrets_appear_nowhere(
     project: Any, server: Any, monkeypatch: pytest.MonkeyPatch, fault: int | None, tmp_path: Any
 ) -> None:
     """Planted in every place that may hold one; then everything that a run prints or leaves behind is searched."""
-    from exporters import always
+    from loopback import always
 
     header, token, user, query, netrc, variable = SECRETS
     home = tmp_path / "secrets"

@@ -39,7 +39,7 @@ def test_workers_share_one_measurement(project: Any, server: Any) -> None:
 
 @pytest.mark.parametrize("options", [(), ("-n2",)])
 def test_failures_are_not_measured_again_either(project: Any, server: Any, options: tuple[str, ...]) -> None:
-    from exporters import always
+    from loopback import always
 
     server.answer = always(b"", 500)
     project.gates(window(server.url))

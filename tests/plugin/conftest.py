@@ -67,20 +67,6 @@ def verdicts(document: dict[str, Any]) -> dict[str, str]:
     return {gate["node_id"]: gate["verdict"] for window in document["windows"] for gate in window["gates"]}
 
 
-@pytest.fixture(scope="session")
-def bytecode(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder for the bytecode of all runs: without one, each worker would compile the package anew."""
-    return str(tmp_path_factory.mktemp("bytecode"))
-
-
-@pytest.fixture(autouse=True)
-def _quick_runs(monkeypatch: pytest.MonkeyPatch, bytecode: str) -> None:
-    """Runs keep their bytecode, and are spared a plugin that imports half a second's worth into each."""
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest")
-    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-    monkeypatch.setenv("PYTHONPYCACHEPREFIX", bytecode)
-
-
 @pytest.fixture
 def project(pytester: pytest.Pytester, vllm_pages: Callable[..., object]) -> Project:
     return Project(pytester, vllm_pages)

@@ -74,6 +74,7 @@ def test_a_session_leaves_nothing_behind(pytester: pytest.Pytester) -> None:
     ("function", "problem"),
     [
         ("lambda file: file['widths']", "`keys` of conftest.py raised KeyError: 'widths'"),
+        ("lambda file: __import__('pytest').skip('no')", "`keys` of conftest.py raised Skipped: no"),
         ("lambda file: 3", "`keys` of conftest.py gave int, not a mapping of keys"),
     ],
 )

@@ -170,6 +170,7 @@ def test_a_function_may_ask_for_the_package_s_metrics(pytester: pytest.Pytester)
         ('{"lab.it": Metric("count", "m", f, needs="gpu")}', "needs: expected a tuple of gpu, model, not 'gpu'"),
         ('{"lab.it": Metric("count", "m", f, family="all")}', "family: expected one of decode"),
         ('{"lab.it": it, "lab.other": 1 / 0}', "raised ZeroDivisionError: division by zero (line 4)"),
+        ('__import__("pytest").skip("no", allow_module_level=True)', "raised Skipped: no (line "),
     ],
 )
 def test_a_wrong_metric_is_a_usage_error_that_names_the_plugin(

@@ -39,7 +39,7 @@ def refusal(url: str, **options: Any) -> str:
 def test_a_page_comes_as_it_is(server: Any) -> None:
     body = fetched(server.url)
     assert b'vllm:generation_tokens_total{engine="0"} 1.0\n' in body
-    ((path, headers),) = server.requests
+    ((path, headers),) = server.asked
     assert path == "/metrics"
     assert headers["User-Agent"].startswith("pytest-llmroof/")
     assert headers["Accept"].startswith("text/plain")
@@ -164,14 +164,14 @@ def test_credentials_of_every_kind(server: Any, tmp_path: Path, monkeypatch: pyt
     fetched(with_user)  # me:s3@cret
     fetched(with_user, headers={"authorization": "Bearer s3cret", "X-Team": "perf"})
     fetched(with_user, headers={"Authorization": "Bearer s3cret"}, token_file=token)
-    sent = [headers for _, headers in server.requests]
+    sent = [headers for _, headers in server.asked]
     assert [each["Authorization"] for each in sent] == [
         "Basic bmV0Omh1bnRlcjI=", "Basic bWU6czNAY3JldA==", "Bearer s3cret", "Bearer t0ken",
     ]  # fmt: skip
     assert sent[2]["X-Team"] == "perf"
     token.write_text("n3w")
     fetched(server.url, token_file=token)  # read again at every scrape
-    assert server.requests[-1][1]["Authorization"] == "Bearer n3w"
+    assert server.asked[-1][1]["Authorization"] == "Bearer n3w"
     token.unlink()
     assert refusal(server.url, token_file=token) == f"{server.url} was not asked: the token file token can't be read"
 
@@ -188,7 +188,7 @@ def test_a_token_that_no_header_can_hold(server: Any, tmp_path: Path) -> None:
 def test_the_proxy_of_the_environment(server: Any, refused: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", server.url.removesuffix("/metrics"))
     fetched("http://engine.invalid:8000/metrics")
-    assert server.requests[0][0] == "http://engine.invalid:8000/metrics"
+    assert server.asked[0][0] == "http://engine.invalid:8000/metrics"
     monkeypatch.setenv("http_proxy", refused.replace("http://", "http://me:s3cret@").removesuffix("/metrics"))
     assert refusal("http://engine.invalid/metrics").startswith("the proxy to http://engine.invalid/metrics failed;")
 
@@ -202,7 +202,7 @@ def test_https_against_a_server_without_it(server: Any) -> None:
 def test_the_chosen_address_is_asked_by_the_name_of_the_host(server: Any) -> None:
     (endpoint,) = endpoints_of([f"http://engine.invalid:{server.port}/metrics?x=1"])
     assert b"vllm:" in fetch(replace(endpoint, address="127.0.0.1"))
-    path, headers = server.requests[0]
+    path, headers = server.asked[0]
     assert path == "/metrics?x=1"
     assert headers["Host"] == f"engine.invalid:{server.port}"
 

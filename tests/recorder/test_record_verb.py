@@ -73,7 +73,7 @@ def test_a_load_is_framed(server: Any, folder: Path) -> None:
     assert result.returncode == 0
     assert result.stdout == "load begins\n"
     kept = pages(folder / "rec/night1")
-    assert len(kept) == server.scrapes >= 12  # one before the load, ten in it at least, one after it
+    assert len(kept) == server.count() >= 12  # one before the load, ten in it at least, one after it
     says = f"llmroof record: {len(kept)} scrapes of 1 endpoint in rec/night1"
     step = "gates read it with 'telemetry: rec/night1' in a gate file, or --llmroof-telemetry=rec/night1"
     assert result.stderr.splitlines() == ["load went well", says, f"llmroof record: {step}"]
@@ -146,11 +146,11 @@ def test_what_the_load_writes_lands_beside_the_scrapes(server: Any, folder: Path
 def test_failed_scrapes_are_noted_and_never_a_page(
     server: Any, folder: Path, respond_with: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.answer = lambda handler: respond_with(b"a 1\n", 503 if server.scrapes == 3 else 200)(handler)
+    server.answer = lambda handler: respond_with(b"a 1\n", 503 if server.count() == 3 else 200)(handler)
     result = record("--out=rec", "--interval=20ms", server.url, *load(server, 5))
     assert result.returncode == 0
     assert result.stderr.splitlines()[-2] == f"llmroof record: 1 failed: {server.url} is not ready (503)"
-    assert len(pages(folder / "rec")) == server.scrapes - 1
+    assert len(pages(folder / "rec")) == server.count() - 1
     (noted,) = manifest(folder / "rec")["failed_scrapes"]
     assert (noted["count"], noted["reason"]) == (1, f"{server.url} is not ready (503)")
 
@@ -158,14 +158,14 @@ def test_failed_scrapes_are_noted_and_never_a_page(
 def test_secrets_reach_no_file_no_name_and_no_message(
     server: Any, folder: Path, respond_with: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.answer = lambda handler: respond_with(b"a 1\n", 503 if server.scrapes == 3 else 200)(handler)
+    server.answer = lambda handler: respond_with(b"a 1\n", 503 if server.count() == 3 else 200)(handler)
     monkeypatch.setenv("KEY", "hunter2")
     (folder / "token").write_text("b3arer")
     url = server.url.replace("http://", "http://me:s3cret@") + "?key=t0ken"
     result = record("--out=rec", "--interval=20ms", "--header=X-Key: ${KEY}", "--token-file=token", url,
                     *load(server, 5), "pa55word")  # fmt: skip
     assert result.returncode == 0
-    sent = server.requests[0]
+    sent = server.asked[0]
     assert (sent[0], sent[1]["X-Key"], sent[1]["Authorization"]) == ("/metrics?key=t0ken", "hunter2", "Bearer b3arer")
     everything = result.stdout + result.stderr
     everything += "".join(path.name + path.read_text() for path in (folder / "rec").iterdir())
@@ -185,14 +185,14 @@ def test_a_warm_up_is_left_out(server: Any, folder: Path) -> None:
     result = record("--out=rec", "--interval=20ms", "--warmup=10ms", server.url, *load(server, 5))
     assert result.returncode == 0
     kept = pages(folder / "rec")
-    assert len(kept) == server.scrapes - 1  # the first one only looked whether the server is there
+    assert len(kept) == server.count() - 1  # the first one only looked whether the server is there
     assert any('running{engine="0"} 24.0' in path.read_text() for path in kept)
     assert manifest(folder / "rec")["warmup_seconds"] == 0.01
 
 
 def test_a_warm_up_before_a_duration(server: Any, folder: Path) -> None:
     assert main(["record", "--out=rec", "--warmup=10ms", "--duration=10ms", "--interval=1h", server.url]) == 0
-    assert (len(pages(folder / "rec")), server.scrapes) == (2, 3)
+    assert (len(pages(folder / "rec")), server.count()) == (2, 3)
 
 
 def test_a_load_shorter_than_its_warm_up(server: Any, folder: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_load_shorter_than_its_warm_up(server: Any, folder: Path) -> None:
 
 
 def test_a_server_that_dies_with_the_load(server: Any, folder: Path, respond_with: Callable[..., Any]) -> None:
-    server.answer = lambda handler: respond_with(b"a 1\n", 200 if server.scrapes == 1 else 500)(handler)
+    server.answer = lambda handler: respond_with(b"a 1\n", 200 if server.count() == 1 else 500)(handler)
     result = record("--out=rec", "--interval=1h", server.url, "--", "true")
     assert result.returncode == 2
     assert result.stderr.splitlines() == [
@@ -220,7 +220,7 @@ def test_a_full_disk_ends_the_recording_not_the_load(
     keep = recording_module.Recording.keep
 
     def full(self: recording_module.Recording, page: recording_module.Page) -> None:
-        if any(path.startswith("/until") for path, _ in server.requests):
+        if any(path.startswith("/until") for path, _ in server.asked):
             raise OSError(28, "No space left on device")
         keep(self, page)
 
@@ -301,7 +301,7 @@ def started(folder: Path, server: Any, *, terminal: str | None = None) -> subpro
 
 def wait_until_ready(server: Any, path: str) -> None:
     with server.changed:
-        assert server.changed.wait_for(lambda: any(path in asked for asked, _ in server.requests), timeout=30)
+        assert server.changed.wait_for(lambda: any(path in asked for asked, _ in server.asked), timeout=30)
 
 
 @pytest.fixture
@@ -310,7 +310,7 @@ def stubborn(server: Any, respond_with: Callable[..., Any]) -> Any:
 
     def answer(handler: Any) -> None:
         if handler.path == "/until/more":
-            server.wait_for_scrapes(server.scrapes + 3)
+            server.wait_for(server.count() + 3)
         respond_with(b"a 1\n")(handler)
 
     server.answer = answer
@@ -343,7 +343,7 @@ def test_ctrl_c_at_a_terminal_reaches_the_load_once(stubborn: Any, folder: Path)
 def test_a_duration_ends_early_with_a_signal(server: Any, folder: Path) -> None:
     command = [sys.executable, "-m", "pytest_llmroof", "record", "--out=rec", "--interval=20ms", "--duration=1h"]
     process = subprocess.Popen([*command, server.url], start_new_session=True, stderr=subprocess.PIPE)
-    server.wait_for_scrapes(3)
+    server.wait_for(3)
     process.terminate()
     _, err = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM

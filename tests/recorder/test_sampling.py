@@ -41,7 +41,7 @@ def test_a_slow_endpoint_holds_up_no_other(server: Any, start_server: Callable[[
     received: list[Page | Failure] = []
     sampler = Sampler(endpoints_of([slow.url, server.url]), received.append, 0.005)
     sampler.start()
-    server.wait_for_scrapes(5)
+    server.wait_for(5)
     release.set()
     sampler.stop()
     pages = [each for each in received if isinstance(each, Page)]
@@ -51,9 +51,9 @@ def test_a_slow_endpoint_holds_up_no_other(server: Any, start_server: Callable[[
     times = [each.scraped_at for each in pages]
     assert times == sorted(times)
     assert all(0 < each.scrape_seconds < 30 for each in pages)
-    before = server.scrapes
+    before = server.count()
     sampler.stop()  # nothing runs any more
-    assert server.scrapes == before
+    assert server.count() == before
 
 
 def test_all_at_once_gives_an_answer_each_in_order(server: Any, refused: str) -> None:
@@ -70,7 +70,7 @@ def test_what_the_receiver_raises_comes_out_at_the_end(server: Any) -> None:
 
     sampler = Sampler(endpoints_of([server.url]), full, 0.001)
     sampler.start()
-    server.wait_for_scrapes(1)
+    server.wait_for(1)
     with pytest.raises(OSError, match="No space left"):
         sampler.stop()
     with pytest.raises(ValueError, match="interval"):
@@ -143,14 +143,14 @@ def test_a_live_window_is_a_recording(server: Any, tmp_path: Path) -> None:
 
     def sleep(seconds: float) -> None:
         asked.append(seconds)
-        server.wait_for_scrapes(server.scrapes + 2)
+        server.wait_for(server.count() + 2)
 
     endpoints = endpoints_of([server.url])
     folder = live_window(endpoints, tmp_path / "w", duration_seconds=30, interval_seconds=0.005, sleep=sleep)
     assert asked == [30]
     assert manifest(folder)["ended"] == "duration"
     texts = [path.read_text() for path in sorted(folder.glob("*.prom"))]
-    assert len(texts) == server.scrapes >= 4
+    assert len(texts) == server.count() >= 4
     counts = [float(re.findall(r"generation_tokens_total\{.*\} (\S+)", text)[0]) for text in texts]
     assert counts == list(range(1, len(texts) + 1))
 
@@ -158,7 +158,7 @@ def test_a_live_window_is_a_recording(server: Any, tmp_path: Path) -> None:
 def test_a_warm_up_is_not_part_of_the_window(server: Any, tmp_path: Path) -> None:
     def sleep(seconds: float) -> None:
         if seconds == 10:
-            assert server.scrapes == 1  # the one that checks that the server answers
+            assert server.count() == 1  # the one that checks that the server answers
             server.tokens.inc(1000)
 
     folder = live_window(

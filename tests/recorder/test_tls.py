@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
 
 import pytest
+from loopback import serving
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.endpoint import Endpoint, endpoints_of
@@ -22,14 +21,6 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(f"host{{name=\"{self.headers['Host']}\"}} 1\n".encode())
 
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-class Server(ThreadingHTTPServer):
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Clients that do not trust it hang up: that is what is tested."""
-
 
 @pytest.fixture
 def certificate(data: Path) -> Path:
@@ -39,19 +30,9 @@ def certificate(data: Path) -> Path:
 @pytest.fixture
 def engine(certificate: Path) -> Iterator[Endpoint]:
     """engine.invalid, which is 127.0.0.1 for once."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    http = Server(("127.0.0.1", 0), Handler)
-    http.socket = context.wrap_socket(http.socket, server_side=True, do_handshake_on_connect=False)
-    thread = Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        (endpoint,) = endpoints_of([f"https://engine.invalid:{http.server_port}/metrics"])
+    with serving(Handler, certificate=certificate) as port:
+        (endpoint,) = endpoints_of([f"https://engine.invalid:{port}/metrics"])
         yield replace(endpoint, address="127.0.0.1")
-    finally:
-        http.shutdown()
-        thread.join()
-        http.server_close()
 
 
 def test_a_certificate_that_nobody_vouches_for(engine: Endpoint) -> None:

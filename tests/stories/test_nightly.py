@@ -5,10 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
+from loopback import CONTENT_TYPE, respond, serving
+from vllm_pages import Load, page
 
 LOAD = """
 import sys, time, urllib.request
@@ -19,69 +23,38 @@ sys.exit(int(sys.argv[2]))
 """
 
 
-class MovingServer:
-    """An exporter over HTTP whose counters move with every ``/step``: a load of 60 steps."""
-
-    def __init__(self, write_page: Callable[[float], str], steps: int) -> None:
-        from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-        from threading import Thread
-
-        outer = self
-        self.done = 0
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                if self.path == "/step":
-                    outer.done += 1
-                    body = b"more" if outer.done < steps else b"over"
-                else:
-                    body = write_page(outer.done / steps).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Quiet."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        self.thread = Thread(target=self.server.serve_forever)
-        self.thread.start()
-
-    def close(self) -> None:
-        """Stop serving."""
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
+#: Three seconds of the clock stand for a load that ran 3 s: 60 steps of 50 ms.
+STEPS = 60
+BUSY = Load(
+    model="meta-llama/Llama-3.1-8B-Instruct", batch=24, context=1500, output=100, itl=0.009, seconds=3.0, running=24
+)
+IDLE = replace(BUSY, running=0, kv_usage=0.0)
 
 
 @pytest.fixture
-def moving() -> Iterator[MovingServer]:
-    from dataclasses import replace
+def moving() -> Iterator[str]:
+    """The address of an exporter whose counters move with every ``/step``."""
+    done = 0
 
-    from vllm_pages import Load, page
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            nonlocal done
+            if self.path == "/step":
+                done += 1
+                respond(self, b"more" if done < STEPS else b"over")
+            else:
+                text = page(BUSY if 0 < done < STEPS else IDLE, 0.1 + done / STEPS, None)
+                respond(self, text.encode(), content_type=CONTENT_TYPE)
 
-    # Three seconds of the clock stand for a load that ran 3 s: 60 steps of 50 ms.
-    load = Load(
-        model="meta-llama/Llama-3.1-8B-Instruct", batch=24, context=1500, output=100, itl=0.009, seconds=3.0, running=24
-    )
-    idle = replace(load, running=0, kv_usage=0.0)
-
-    def write_page(share: float) -> str:
-        return page(load if 0 < share < 1 else idle, 0.1 + share, None)
-
-    server = MovingServer(write_page, steps=60)
-    yield server
-    server.close()
+    with serving(Handler) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
-def record(pytester: pytest.Pytester, server: MovingServer, exit_code: int) -> subprocess.CompletedProcess[str]:
+def record(pytester: pytest.Pytester, server: str, exit_code: int) -> subprocess.CompletedProcess[str]:
     (pytester.path / "load.py").write_text(LOAD)
     command = [
         sys.executable, "-m", "pytest_llmroof", "record", "--out=rec/night1", "--interval=0.2s",
-        f"{server.url}/metrics", "--", sys.executable, "load.py", server.url, str(exit_code),
+        f"{server}/metrics", "--", sys.executable, "load.py", server, str(exit_code),
     ]  # fmt: skip
     return subprocess.run(command, cwd=pytester.path, capture_output=True, text=True, check=False, timeout=120)
 
@@ -99,7 +72,7 @@ windows:
 
 
 def test_the_recorder_frames_a_load_and_a_gauge_is_known_from_its_samples(
-    pytester: pytest.Pytester, moving: MovingServer, gate: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, moving: str, gate: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = record(pytester, moving, 0)
     assert done.returncode == 0, done.stderr
@@ -123,7 +96,7 @@ def test_the_recorder_frames_a_load_and_a_gauge_is_known_from_its_samples(
 
 
 def test_the_load_s_exit_code_is_the_recorder_s_and_the_folder_is_kept(
-    pytester: pytest.Pytester, moving: MovingServer
+    pytester: pytest.Pytester, moving: str
 ) -> None:
     assert record(pytester, moving, 7).returncode == 7
     assert len(scrapes(pytester.path / "rec" / "night1")) >= 10

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from development.real_engine import checks
 
 Gate = Callable[..., Any]
