@@ -86,8 +86,9 @@ def test_what_is_not_ticked_has_plain_sentences() -> None:
 
 def test_where_nothing_tells_causes_apart_the_cause_is_found_first_and_a_remedy_is_a_guess() -> None:
     remedy = Remedy("Capture decode steps", "", "at most: step 26.2 ms toward 15.2 ms, if the cause is launches")
+    missing = ("idle gaps: add a profile: torch -o '{\"a\": 1}'", "more")
     either = Diagnosis("C or D", ("C", "D"), "one or the other", None, "low", "decode",
-                       remedies=(remedy,), missing=("idle gaps: add a profile: torch -o '{\"a\": 1}'", "more"))  # fmt: skip
+                       remedies=(remedy,), missing=missing)  # fmt: skip
     (line,) = section(of(made.flagship_verdict(), diagnoses={"decode": either}), "Not ticked")
     assert line.endswith(
         "To find the cause: idle gaps: add a profile. A guess until then: Capture decode steps (at most: step 26.2 ms "
