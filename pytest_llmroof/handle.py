@@ -20,7 +20,7 @@ from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData,
 from pytest_llmroof.analysis.metrics import find_metric
 from pytest_llmroof.analysis.sources import with_remedy
 from pytest_llmroof.asked import frames
-from pytest_llmroof.assess import judged_again
+from pytest_llmroof.assess.judging import judged_again
 from pytest_llmroof.bugs import watch
 from pytest_llmroof.errors import ConfigError, Deliberate, UnknownFigureError
 from pytest_llmroof.gates.build import window_spec

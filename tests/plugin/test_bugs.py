@@ -13,6 +13,7 @@ from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.telemetry.window import Window
 
 PASSES = "decode.mbu >= 30%"
+SAID = "this is a bug in pytest-llmroof, please report it: KeyError: 'nowhere' (pytest_llmroof/assess/measuring.py:*"
 
 
 def test_a_mistake_in_measuring_fails_the_gates_of_its_window(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,13 +25,11 @@ def test_a_mistake_in_measuring_fails_the_gates_of_its_window(project: Any, monk
     file = project.gates(PASSES)
     file.write_text(file.read_text() + "  bad:\n    phase: prefill\n    telemetry: [before.prom, after.prom]\n"
                     "    gates: [prefill.mfu >= 1%, ttft.p99 <= 2s]\n")  # fmt: skip
-    monkeypatch.setattr("pytest_llmroof.assess.gather", wrong)
+    monkeypatch.setattr("pytest_llmroof.assess.measuring.gather", wrong)
     result = project.run("-rf")
     result.assert_outcomes(passed=1, failed=2)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(
-        ["this is a bug in pytest-llmroof, please report it: KeyError: 'nowhere' (pytest_llmroof/assess.py:*"] * 2
-    )
+    result.stdout.fnmatch_lines([SAID] * 2)
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
     assert len(result.outlines) < 40
     whole = project.run("--full-trace")
@@ -74,7 +73,6 @@ def test_read(llmroof):
 def test_other():
     pass
 """
-SAID = "this is a bug in pytest-llmroof, please report it: KeyError: 'nowhere' (pytest_llmroof/assess.py:*"
 
 
 @pytest.fixture
@@ -82,7 +80,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(*_: object) -> None:
         raise KeyError("nowhere")
 
-    monkeypatch.setattr("pytest_llmroof.assess.gather", wrong)
+    monkeypatch.setattr("pytest_llmroof.assess.measuring.gather", wrong)
 
 
 @pytest.mark.usefixtures("broken")
