@@ -1,0 +1,162 @@
+"""The diagnosis measured: simulated windows with planted causes of random sizes, by three kinds of evidence.
+
+    python benchmarks/diagnosis.py [--windows=2000] [--first=0] [--workers=2] [--show]
+
+Each window is simulated (tests/simulator, whose physics is its own), its files are written and read as those of a gate
+file, and what is said is held against where the time went. Prints a confusion matrix for each kind of evidence and the
+figures; fails where one does not hold. A cause is asked for where it took 15 % of the time and 1.5 times as much as the
+next, and the default gate is breached. The numbers of the windows are their seeds: a run repeats itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from rows import Row, reported
+from simulator.assessed import EVIDENCE, Evidence
+from simulator.judged import Found, column, errors, ruled_out, unfounded
+from simulator.measured import Outcome, measured
+
+#: The most that a share may be off, and how many of the windows must be within that.
+POINTS, WITHIN = 0.03, 0.99
+COLUMNS = ("A", "B", "C", "D", "E", "F", "G", "several, right", "several, wrong", "several", "none", "failed")
+
+
+def matrix(outcomes: Sequence[Outcome], kind: Evidence) -> str:
+    """True scenarios by what was named."""
+    counts: dict[str, Counter[str]] = {}
+    for one in outcomes:
+        row = one.expected.letter or "no single one"
+        counts.setdefault(row, Counter())[column(one.found[kind], one.expected.letter)] += 1
+    seen = [name for name in COLUMNS if any(row[name] for row in counts.values())]
+    lines = ["| true \\ named | " + " | ".join(seen) + " |", "|" + "---|" * (len(seen) + 1)]
+    lines += [f"| {name} | " + " | ".join(str(counts[name][of] or "") for of in seen) + " |" for name in sorted(counts)]
+    return "\n".join(lines)
+
+
+def named(outcomes: Iterable[Outcome], kind: Evidence) -> tuple[int, int]:
+    """How often the one true scenario was named, of how many."""
+    asked = [one for one in outcomes if one.expected.letter is not None]
+    return sum(one.found[kind].scenario == one.expected.letter for one in asked), len(asked)
+
+
+def share(name: str, hits: int, of: int, least: float) -> Row:
+    """A row of a share that must reach a limit."""
+    reached = hits / of if of else 0.0
+    return Row(name, f"{hits}", f"of {of}", f"{reached * 100:.2f} %", f"at least {least * 100:g} %", reached >= least)
+
+
+def none_of(name: str, hits: int, of: int) -> Row:
+    """A row of what must never happen."""
+    return Row(name, f"{hits}", f"of {of}", f"{100 * hits / max(1, of):.2f} %", "none", not hits)
+
+
+def rows(outcomes: Sequence[Outcome]) -> list[Row]:
+    """All figures."""
+    asked = [one for one in outcomes if one.expected.letter is not None]
+    told = [one for one in asked if one.expected.told_by_counters]
+    apart = [one for one in asked if not one.expected.told_by_counters]
+    every = [(one, kind) for one in outcomes for kind in EVIDENCE]
+    return [
+        share("single causes named, with a profile", *named(asked, "profile"), 0.99),
+        share("single causes named, with DCGM where its signals tell", *named(told, "dcgm"), 0.95),
+        none_of("true cause ruled out with DCGM, where it cannot tell", _ruled_out(apart, "dcgm"), len(apart)),
+        none_of("true cause ruled out by telemetry alone", _ruled_out(asked, "telemetry"), len(asked)),
+        none_of("contradicted with high confidence", sum(map(_contradicted, asked)), len(asked)),
+        none_of(
+            "named alone though under 7 % was lost to it, any evidence",
+            sum(bool(unfounded(one.found[kind], one.expected.lost)) for one, kind in every),
+            len(every),
+        ),
+        none_of("called impossible", sum(bool(one.found[kind].impossible) for one, kind in every), len(every)),
+        none_of("not assessed", sum(one.found[kind].failure is not None for one, kind in every), len(every)),
+        *_shares(outcomes),
+    ]
+
+
+def _shares(outcomes: Sequence[Outcome]) -> list[Row]:
+    """How far the split with a profile is off."""
+    off: dict[str, list[float]] = {}
+    for one in outcomes:
+        if one.expected.shares is not None and one.found["profile"].shares is not None:
+            for part, error in errors(one.found["profile"], one.expected.shares).items():
+                off.setdefault(part, []).append(abs(error))
+    made = []
+    for part, values in off.items():
+        values.sort()
+        within = sum(value <= POINTS for value in values)
+        worst = f"p99 {values[int(0.99 * (len(values) - 1))] * 100:.1f}, most {values[-1] * 100:.1f} points"
+        row = share(f"share of {part} within 3 points, with a profile ({worst})", within, len(values), WITHIN)
+        made.append(row)
+    return made
+
+
+def _ruled_out(outcomes: Iterable[Outcome], kind: Evidence) -> int:
+    return sum(ruled_out(one.found[kind], one.expected.letter or "") for one in outcomes)
+
+
+def _contradicted(one: Outcome) -> bool:
+    letter = one.expected.letter or ""
+    return any(found.confidence == "high" and ruled_out(found, letter) for found in one.found.values())
+
+
+def misses(outcomes: Iterable[Outcome]) -> Iterable[str]:
+    """Every window of which something did not hold, for whoever looks into it."""
+    for one in outcomes:
+        plan, truth = one.plan, one.expected
+        for kind, found in one.found.items():
+            wrong = list(_wrong(one, kind, found))
+            if wrong:
+                yield (
+                    f"{plan.seed} {kind}: planted {plan.planted} ({plan.gpu.name}, {plan.net.name}, {plan.split} GPUs, "
+                    f"{plan.flavour}, {plan.frame}), true {truth.letter} in {truth.family}, said {found.scenario} "
+                    f"{found.candidates} ({found.confidence}): {'; '.join(wrong)}"
+                )
+
+
+def _wrong(one: Outcome, kind: Evidence, found: Found) -> Iterable[str]:
+    truth = one.expected
+    if found.failure:
+        yield found.failure
+    if found.impossible:
+        yield f"impossible {found.impossible}"
+    if truth.letter and (kind == "profile" or (kind == "dcgm" and truth.told_by_counters)):
+        if found.scenario != truth.letter:
+            yield "not named"
+    elif truth.letter and ruled_out(found, truth.letter):
+        yield "ruled out"
+    if unfounded(found, truth.lost):
+        yield f"unfounded: {truth.lost}"
+    if kind == "profile" and truth.shares is not None:
+        off = {part: round(error, 3) for part, error in errors(found, truth.shares).items() if abs(error) > POINTS}
+        if off:
+            yield f"off by {off}"
+
+
+def main() -> int:
+    """Measure so many windows."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--windows", type=int, default=2000)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first one")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--show", action="store_true", help="each window of which something did not hold")
+    given = parser.parse_args()
+    numbers = range(given.first, given.first + given.windows)
+    with ProcessPoolExecutor(given.workers) as pool:
+        outcomes = list(pool.map(measured, numbers, chunksize=8))
+    for kind in EVIDENCE:
+        print(f"\n{kind}\n\n{matrix(outcomes, kind)}")
+    if given.show:
+        print("\n" + "\n".join(misses(outcomes)))
+    print()
+    return reported(rows(outcomes))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

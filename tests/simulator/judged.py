@@ -1,0 +1,146 @@
+"""What was said of a simulated window, held against where its time went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from simulator.run import Run
+from simulator.truth import (
+    Shares,
+    busy_shares,
+    decode_shares,
+    idle_of_requests,
+    mean_mbu,
+    prefill_mfu,
+    prefill_share,
+    queue_share,
+)
+
+#: Shares in words of the product, and of the truth.
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "floor": ("memory floor: weights", "memory floor: KV", "compute floor", "interleaved prefill"),
+    "communication": ("exposed communication: transport", "exposed communication: waiting"),
+    "idle": ("idle: within steps", "idle: between steps"),
+    "beyond the floor": ("kernel ceiling", "slow kernels", "clock", "not attributed"),
+}
+#: A window is asked for A where its memory moves more than this, and for B where its arithmetic does.
+CLEARLY_A, CLEARLY_B = 0.80, 0.55
+#: A loss is asked for where the default gate is breached for sure: A is said above nine tenths of what kernels reach.
+CLEARLY_BELOW = 0.02
+#: Too little load, and a queue, are asked for from these shares on.
+CLEARLY_IDLE, CLEARLY_QUEUED = 0.6, 0.55
+#: A letter is a false alarm where less than this was lost to it: the least share worth naming, less three points.
+UNFOUNDED = 0.10 - 0.03
+
+
+@dataclass(frozen=True)
+class Expected:
+    """``letter`` is the scenario of the family's time; None where no single cause is large enough to be asked for.
+
+    ``told_by_counters``: whether a GPU's counters show this cause apart from its rivals. ``shares`` are those of the
+    time that is attributed, None where it is not asked for.
+    """
+
+    family: str
+    letter: str | None
+    told_by_counters: bool
+    shares: Shares | None
+    lost: Mapping[str, float]
+
+
+def expected(run: Run) -> Expected:
+    """What is true of the window, in the product's words."""
+    planted, decode = run.plan.planted, decode_shares(run)
+    prefill = decode is None or prefill_share(run) > 0.97
+    shares = busy_shares(run) if prefill else decode
+    assert shares is not None
+    usable = shares if not run.preemptions else None
+    if planted == "G":
+        idle = idle_of_requests(run)
+        return Expected("window", "G" if idle > CLEARLY_IDLE else None, True, None, shares.lost)
+    if planted.startswith("E"):
+        queue = queue_share(run) or 0.0
+        return Expected("ttft", "E" if queue > CLEARLY_QUEUED else None, True, usable, shares.lost)
+    family = "prefill" if prefill else "decode"
+    letter = _of_prefill(run, shares) if prefill else _of_decode(run, shares)
+    return Expected(family, letter, _told_by_counters(run, shares, letter), usable, shares.lost)
+
+
+def _of_decode(run: Run, shares: Shares) -> str | None:
+    if shares.interleaved > max(shares.floor, shares.beyond, *shares.lost.values()):
+        return "B"
+    mbu = mean_mbu(run) or 0.0
+    if mbu > CLEARLY_A and shares.memory_bound:
+        return "A"
+    limit = min(0.75, 0.9 * sum(run.plan.gpu.reach_memory) / 2)
+    return shares.cause if mbu < limit - CLEARLY_BELOW else None
+
+
+def _of_prefill(run: Run, shares: Shares) -> str | None:
+    mfu = prefill_mfu(run) or 0.0
+    if mfu > CLEARLY_B and not shares.memory_bound:
+        return "B"
+    return shares.cause if mfu < 0.45 - CLEARLY_BELOW else None
+
+
+def _told_by_counters(run: Run, shares: Shares, letter: str | None) -> bool:
+    """Engines' activity shows idle time. On several GPUs exchanges and slow kernels look alike, but for busy links."""
+    if letter not in ("C", "F"):
+        return True
+    if run.plan.split == 1:
+        return True
+    moved = sum(step.link_bytes for step in run.window) / sum(step.end - step.start for step in run.window)
+    return letter == "C" and moved > 0.55 * run.plan.gpu.link
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the product said: of the family that is asked for, and its split of the window's own time."""
+
+    scenario: str | None
+    candidates: tuple[str, ...]
+    confidence: str
+    title: str
+    shares: Mapping[str, float] | None
+    impossible: tuple[str, ...]
+    failure: str | None
+
+
+def column(found: Found, letter: str | None) -> str:
+    """The column of a confusion matrix: one letter, several with the truth among them or without, or none."""
+    if found.failure is not None:
+        return "failed"
+    if not found.candidates:
+        return "none"
+    if found.scenario is not None and " or " not in found.scenario:
+        return found.scenario
+    if letter is None:
+        return "several"
+    return "several, right" if letter in found.candidates else "several, wrong"
+
+
+def ruled_out(found: Found, letter: str) -> bool:
+    """Whether scenarios are named, and the true one is not among them."""
+    return bool(found.candidates) and letter not in found.candidates
+
+
+def unfounded(found: Found, lost: Mapping[str, float]) -> tuple[str, ...]:
+    """Losses that are named alone though next to nothing was lost to them."""
+    if len(found.candidates) != 1 or found.candidates[0] not in lost:
+        return ()
+    letter = found.candidates[0]
+    return (letter,) if lost[letter] < UNFOUNDED else ()
+
+
+def errors(found: Found, shares: Shares) -> dict[str, float]:
+    """By how much each part of the split is off, fractions of the whole."""
+    if found.shares is None:
+        return {}
+    true = {
+        "floor": shares.floor + shares.interleaved,
+        "communication": shares.communication,
+        "idle": shares.idle,
+        "beyond the floor": shares.beyond,
+    }
+    return {part: sum(found.shares.get(cause, 0.0) for cause in causes) - true[part] for part, causes in PARTS.items()}

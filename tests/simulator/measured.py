@@ -1,0 +1,57 @@
+"""One window from its number to a verdict by each kind of evidence: what the matrices are counted from."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_llmroof.analysis.measurement import Impossible
+from pytest_llmroof.gates.assessment import Assessment
+from simulator.assessed import EVIDENCE, Evidence, assessed, write
+from simulator.draw import draw
+from simulator.judged import Expected, Found, expected
+from simulator.plan import Plan
+from simulator.scheduler import simulate
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A simulated window, what is true of it, and what was said."""
+
+    plan: Plan
+    expected: Expected
+    found: dict[Evidence, Found]
+
+
+def measured(seed: int) -> Outcome:
+    """Simulate a window, write its files to a folder of its own, and have them read."""
+    drawn = draw(seed)
+    run = simulate(drawn.plan, drawn.typical)
+    truth = expected(run)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        files = write(run, folder)
+        found = {kind: found_in(assessed(run, files, kind, folder), truth) for kind in EVIDENCE}
+    return Outcome(drawn.plan, truth, found)
+
+
+def found_in(assessment: Assessment, truth: Expected) -> Found:
+    """What an assessment says of the time that is asked for."""
+    if assessment.failure is not None:
+        return Found(None, (), "low", "", None, (), assessment.failure)
+    diagnosis = assessment.diagnoses[truth.family]
+    attribution = assessment.attribution
+    own = attribution is not None and attribution.of == ("prefill" if truth.family == "prefill" else "decode step")
+    shares: dict[str, float] = {}
+    for part in attribution.shares if attribution is not None else ():
+        shares[part.cause] = shares.get(part.cause, 0.0) + part.share
+    return Found(
+        diagnosis.scenario,
+        diagnosis.candidates,
+        diagnosis.confidence,
+        diagnosis.title,
+        shares if own else None,
+        tuple(name for name, outcome in assessment.outcomes.items() if isinstance(outcome, Impossible)),
+        None,
+    )
