@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_llmroof.handle import TestWindow, WindowFactory
+    from pytest_llmroof.fixture_windows import TestWindow, WindowFactory
     from pytest_llmroof.probing import Probe
     from pytest_llmroof.roofline.accelerator import Accelerator
 
@@ -18,7 +18,7 @@ def llmroof(request: pytest.FixtureRequest) -> TestWindow:
 
     ``llmroof["decode.mbu"].value`` is a number; a metric that was not measured raises a KeyError that says why.
     """
-    from pytest_llmroof.handle import TestWindow
+    from pytest_llmroof.fixture_windows import TestWindow
     from pytest_llmroof.markers import marked_spec
 
     node = request.node
@@ -28,7 +28,7 @@ def llmroof(request: pytest.FixtureRequest) -> TestWindow:
 @pytest.fixture(scope="session")
 def llmroof_factory(pytestconfig: pytest.Config) -> WindowFactory:
     """Windows for fixtures of module or session scope: ``llmroof_factory.window(telemetry=[...], base=...)``."""
-    from pytest_llmroof.handle import WindowFactory
+    from pytest_llmroof.fixture_windows import WindowFactory
 
     return WindowFactory(pytestconfig)
 
@@ -47,6 +47,6 @@ def llmroof_probe(request: pytest.FixtureRequest) -> Probe:
 @pytest.fixture(scope="session")
 def llmroof_gpu(pytestconfig: pytest.Config) -> Accelerator:
     """The accelerator of ``--llmroof-gpu`` or of the ini file: peaks, bandwidth, ridge."""
-    from pytest_llmroof.handle import session_accelerator
+    from pytest_llmroof.fixture_windows import session_accelerator
 
     return session_accelerator(pytestconfig)

@@ -10,11 +10,12 @@ import pytest
 
 from pytest_llmroof.analysis.measurement import NoData
 from pytest_llmroof.errors import ConfigError
+from pytest_llmroof.fixture_windows import described_by
 from pytest_llmroof.gates.assessment import Assessment
 from pytest_llmroof.gates.build import window_spec
 from pytest_llmroof.gates.judge import judge
 from pytest_llmroof.gates.spec import TelemetrySource, WindowSpec
-from pytest_llmroof.handle import WindowHandle, described_by, or_fail
+from pytest_llmroof.handle import WindowHandle, or_fail
 from pytest_llmroof.live import probed
 from pytest_llmroof.markers import marked_spec
 from pytest_llmroof.options import settings

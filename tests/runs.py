@@ -11,6 +11,7 @@ import pytest
 # Runs inside this process forget what they import: what is slow or cannot be imported twice is imported before.
 import pytest_llmroof.account
 import pytest_llmroof.command_line
+import pytest_llmroof.fixture_windows
 import pytest_llmroof.handle
 import pytest_llmroof.live
 import pytest_llmroof.markers

@@ -15,6 +15,7 @@ from reportschema import valid
 
 import pytest_llmroof.account
 import pytest_llmroof.command_line
+import pytest_llmroof.fixture_windows
 import pytest_llmroof.handle
 import pytest_llmroof.lists
 import pytest_llmroof.live
