@@ -1,4 +1,4 @@
-"""The command line and its ini twins: declared, read once, and checked before anything is collected."""
+"""What the command line and the ini file say: read once, and checked before anything is collected."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_llmroof.formats import REPORT_WRITERS
+from pytest_llmroof.declarations import declared_options, destination, duration_seconds, phase
 
-#: What ``--llmroof-list`` can print.
-LISTS: Final = ("gpus", "models", "metrics", "scenarios", "engines")
-PHASES: Final = ("decode", "prefill", "mixed")
 #: Keys of a window that an option gives, for messages.
 _PLACES: Final = ("gpu", "model", "deployment", "phase", "telemetry", "duration", "interval")
 
@@ -100,21 +97,13 @@ class Settings:
 SETTINGS: Final = pytest.StashKey[Settings]()
 
 
-def add_options(parser: pytest.Parser) -> None:
-    """Declare every option and ini key. Unset is None or empty, so that it can be told from a given default."""
-    group = parser.getgroup("llmroof", "performance gates for LLM serving (write --option=VALUE)")
-    for name, arguments in _options().items():
-        group.addoption(f"--llmroof-{name}", dest=_dest(name), **arguments)
-    text: Any = float | str if pytest.version_tuple >= (9, 2) else "string"
-    for name, kind, meaning in _INI:
-        ini_type: Any = text if kind == "duration" else kind
-        parser.addini(f"llmroof_{name}", meaning, type=ini_type, default=[] if kind == "linelist" else None)
-
-
 def read(config: pytest.Config) -> Settings:
     """Everything the user set. Reading an ini value of the wrong type is a usage error, so all are read here."""
-    asked = [name for name in _options() if name != "list" and config.getoption(_dest(name)) not in (None, [], False)]
-    option: Callable[[str], Any] = lambda name: config.getoption(_dest(name))  # noqa: E731
+
+    def option(name: str) -> Any:
+        return config.getoption(destination(name))
+
+    asked = [name for name in declared_options() if name != "list" and option(name) not in (None, [], False)]
     command_line = Given(
         base=config.invocation_params.dir,
         where={name: f"--llmroof-{name}" for name in _PLACES} | {"gates": "--llmroof-gate"},
@@ -148,12 +137,13 @@ def settings(config: pytest.Config) -> Settings:
 
 def scalar(entry: str) -> tuple[str, Any]:
     """``tensor_parallel=4`` as a key and the value that a gate file would hold there."""
-    import yaml
+    from pytest_llmroof.errors import ConfigError
+    from pytest_llmroof.gates.inline import inline_value
 
     key, _, value = entry.partition("=")
     try:
-        return key.strip(), yaml.safe_load(value)
-    except yaml.YAMLError:
+        return key.strip(), inline_value(value)
+    except ConfigError:  # the text itself is then judged by what the key takes
         return key.strip(), value
 
 
@@ -186,10 +176,10 @@ def _read_ini(config: pytest.Config) -> Given:
         gpu=ini("gpu"),
         model=ini("model"),
         deployment=tuple(ini("deployment")),
-        phase=_checked(named, "phase", ini("phase"), _phase),
+        phase=_checked(named, "phase", ini("phase"), phase),
         telemetry=tuple(ini("telemetry")),
-        duration=_checked(named, "duration", ini("duration"), _duration),
-        interval=_checked(named, "interval", ini("interval"), _duration),
+        duration=_checked(named, "duration", ini("duration"), duration_seconds),
+        interval=_checked(named, "interval", ini("interval"), duration_seconds),
     )
 
 
@@ -201,134 +191,3 @@ def _checked(file: str, name: str, value: Any, convert: Callable[[str], Any]) ->
         return convert(str(value))
     except argparse.ArgumentTypeError as error:
         raise pytest.UsageError(f"{file}: llmroof_{name}: {error}") from None
-
-
-_INI: Final = (
-    ("gpu", "string", "accelerator, where neither the command line nor a gate file names one"),
-    ("model", "string", "model, likewise; relative to the ini file"),
-    ("deployment", "linelist", "KEY=VALUE, one a line: parallelism and precisions, likewise"),
-    ("telemetry", "linelist", "telemetry of windows that name none, one a line; relative to the ini file"),
-    ("phase", "string", "decode, prefill or mixed, likewise"),
-    ("duration", "duration", "length of live windows, and of files that carry no clock of their own (60s), likewise"),
-    ("interval", "duration", "time between two scrapes of a live window (1s), likewise"),
-    ("baseline", "linelist", "as --llmroof-baseline, one a line; relative to the ini file"),
-    ("strict", "bool", "as --llmroof-strict"),
-    ("required", "bool", "a run that collects no gate exits with code 4"),
-)
-
-
-def _options() -> dict[str, dict[str, Any]]:
-    """Name -> what argparse is told. Plain types only: pytest-xdist sends every value to its workers."""
-    return {
-        "gpu": {
-            "metavar": "NAME",
-            "help": "accelerator: a catalogue name (h100, a100-sxm4-80gb; --llmroof-list=gpus) or a YAML file that "
-            "describes one",
-        },
-        "model": {
-            "metavar": "NAME",
-            "help": "model: a catalogue name (--llmroof-list=models), a config.json or its folder",
-        },
-        "deployment": {
-            "metavar": "KEY=VALUE", "action": "append", "default": [], "type": _pair,
-            "help": "parallelism and precisions (tensor_parallel=4, weights=fp8); repeatable",
-        },
-        "phase": {
-            "metavar": "PHASE", "type": _phase,
-            "help": "decode, prefill or mixed; default: found from the traffic",
-        },
-        "telemetry": {
-            "metavar": "SOURCE", "action": "append", "default": [],
-            "help": "a recording, a scrape, a URL, or a {...} mapping as in a gate file; repeatable. Makes a window of "
-            "its own (cli), and serves windows that name no telemetry",
-        },
-        "duration": {
-            "metavar": "TIME", "type": _duration,
-            "help": "length of live windows (default 30s), and of files that carry no clock of their own",
-        },
-        "interval": {
-            "metavar": "TIME", "type": _duration,
-            "help": "time between two scrapes of a live window (default 1s)",
-        },
-        "record": {
-            "metavar": "DIR",
-            "help": "keep every live window as a recording: DIR/<gate file's stem>/<window>/",
-        },
-        "gate": {
-            "metavar": "EXPRESSION", "action": "append", "default": [],
-            "help": "a gate on the telemetry given here, like 'decode.mbu >= 75%%'; repeatable. It is added to "
-            "whatever else is collected",
-        },
-        "baseline": {
-            "metavar": "FILE|FOLDER", "action": "append", "default": [], "type": _baseline,
-            "help": "earlier JSON reports: what `baseline` in a gate is held against (the median of the files, or of a "
-            "folder's newest 10, that match), and what a breach is compared with; repeatable",
-        },
-        "label": {
-            "metavar": "KEY=VALUE", "action": "append", "default": [], "type": _pair,
-            "help": "a label for the reports (engine=vllm-0.33.0); repeatable",
-        },
-        "report": {
-            "metavar": "FILE", "action": "append", "default": [], "type": _report,
-            "help": f"write a report; the ending chooses its kind: {', '.join(REPORT_WRITERS)}; repeatable",
-        },
-        "strict": {
-            "action": "store_true",
-            "help": "a limit inside the measurement's interval is inconclusive, and fails",
-        },
-        "unmeasured-exit": {
-            "metavar": "N", "type": _exit_code,
-            "help": "exit code where no gate failed, but some could not be judged (default 1): retry the measurement, "
-            "never a regression",
-        },
-        "list": {"metavar": "WHAT", "choices": LISTS, "help": f"print what is known, and stop: {', '.join(LISTS)}"},
-    }  # fmt: skip
-
-
-def _dest(name: str) -> str:
-    return f"llmroof_{name.replace('-', '_')}"
-
-
-def _pair(text: str) -> str:
-    key, sign, value = text.partition("=")
-    if not (key.strip() and sign and value.strip()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
-    return text
-
-
-def _phase(text: str) -> str:
-    if text not in PHASES:
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(PHASES)}")
-    return text
-
-
-def _duration(text: str) -> float:
-    from pytest_llmroof.units import UnitError, parse_as
-
-    try:
-        seconds = parse_as(text, "seconds")
-    except UnitError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if seconds <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive duration")
-    return seconds
-
-
-def _baseline(text: str) -> str:
-    if not text.strip():
-        raise argparse.ArgumentTypeError("needs a JSON report, or a folder of them")
-    return text
-
-
-def _report(text: str) -> str:
-    if Path(text).suffix not in REPORT_WRITERS:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} must end in {' or '.join(REPORT_WRITERS)}: the ending chooses the kind of report"
-        )
-    return text
-
-
-def _exit_code(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 255:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an exit code from 1 to 255 (0 would turn no data green)")
-    return int(text)

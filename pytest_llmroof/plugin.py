@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_llmroof import aggregate, options
+from pytest_llmroof import aggregate, declarations, options
 from pytest_llmroof.fixtures import llmroof, llmroof_factory, llmroof_gpu, llmroof_probe
 
 __all__ = ["llmroof", "llmroof_factory", "llmroof_gpu", "llmroof_probe"]
@@ -34,7 +34,7 @@ _MARKERS = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options and ini keys."""
-    options.add_options(parser)
+    declarations.add_options(parser)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pytest_llmroof.analysis.metrics import METRICS, list_metrics
 from pytest_llmroof.data import load
-from pytest_llmroof.options import _INI, _options
+from pytest_llmroof.declarations import INI, declared_options
 from pytest_llmroof.telemetry.engine_entries import engine_listing
 from pytest_llmroof.telemetry.engines import known_engines
 
@@ -81,7 +81,7 @@ def engine_gaps_table() -> str:
 def options_table() -> str:
     """Every command-line option, as its help says it."""
     rows = ["| option | meaning |", "|---|---|"]
-    for name, declared in _options().items():
+    for name, declared in declared_options().items():
         value = f"={declared['metavar']}" if "metavar" in declared else "=WHAT" if "choices" in declared else ""
         rows.append(f"| `--llmroof-{name}{_cell(value)}` | {_cell(declared['help'])} |")
     return "\n".join(rows) + "\n"
@@ -90,7 +90,7 @@ def options_table() -> str:
 def ini_table() -> str:
     """Every ini key."""
     rows = ["| ini key | type | meaning |", "|---|---|---|"]
-    rows += [f"| `llmroof_{name}` | {_INI_TYPES[kind]} | {_cell(meaning)} |" for name, kind, meaning in _INI]
+    rows += [f"| `llmroof_{name}` | {_INI_TYPES[kind]} | {_cell(meaning)} |" for name, kind, meaning in INI]
     return "\n".join(rows) + "\n"
 
 

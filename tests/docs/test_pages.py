@@ -14,7 +14,7 @@ from docpages import PAGES, ROOT, Block, Desk, blocks, desk_for, normalised, run
 from doctables import TABLES
 from recompute import failing_texts, recompute
 
-from pytest_llmroof import hookspecs, options
+from pytest_llmroof import declarations, hookspecs
 from pytest_llmroof.__main__ import VERBS
 from pytest_llmroof.analysis.binomial import needed
 from pytest_llmroof.data import load
@@ -124,12 +124,12 @@ def test_numbers_in_failing_texts_follow_from_each_other(path: Path) -> None:
 @every_page
 def test_options_that_a_page_names_exist(path: Path) -> None:
     page = path.read_text(encoding="utf-8")
-    known = {f"--llmroof-{name}" for name in options._options()}
+    known = {f"--llmroof-{name}" for name in declarations.declared_options()}
     assert set(re.findall(r"--llmroof-[a-z-]*[a-z]", page)) <= known
     for verb, words in re.findall(r"pytest_llmroof (record|init|render)((?: [^\n`]|\\\n)*)", page):
         own = words.partition(" -- ")[0]
         assert set(re.findall(r" (--[a-z-]+)", own)) <= VERB_OPTIONS[verb], f"{verb}{words}"
-    assert set(re.findall(r"\bllmroof_[a-z]+ =", page)) <= {f"llmroof_{name} =" for name, _, _ in options._INI}
+    assert set(re.findall(r"\bllmroof_[a-z]+ =", page)) <= {f"llmroof_{name} =" for name, _, _ in declarations.INI}
 
 
 def _verb_options(verb: str) -> set[str]:

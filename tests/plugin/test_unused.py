@@ -44,8 +44,8 @@ def test_nothing_is_imported_to_the_end_of_the_session(pytester: pytest.Pytester
     heavy, ours = (pytester.path / "modules").read_text().split("|")
     assert heavy == ""
     assert ours.split() == [
-        "pytest_llmroof", "pytest_llmroof.aggregate", "pytest_llmroof.fixtures", "pytest_llmroof.formats",
-        "pytest_llmroof.hookspecs", "pytest_llmroof.options", "pytest_llmroof.plugin",
+        "pytest_llmroof", "pytest_llmroof.aggregate", "pytest_llmroof.declarations", "pytest_llmroof.fixtures",
+        "pytest_llmroof.formats", "pytest_llmroof.hookspecs", "pytest_llmroof.options", "pytest_llmroof.plugin",
     ]  # fmt: skip
 
 
