@@ -19,8 +19,9 @@ from pytest_llmroof.telemetry.gpupages import Labelled, readings_of
 from pytest_llmroof.telemetry.gpurefresh import Reading
 from pytest_llmroof.telemetry.gpuseries import hardware_of
 from pytest_llmroof.telemetry.hardware import Hardware
-from pytest_llmroof.telemetry.promapi import MOST_TIMES, PrometheusApi, Row, TooMany
+from pytest_llmroof.telemetry.promapi import MOST_TIMES, PrometheusApi, Row
 from pytest_llmroof.telemetry.promql import milliseconds, named, spelled
+from pytest_llmroof.telemetry.promrefusals import TooMany
 
 #: How many samples are read before fewer times are asked for.
 SAMPLES: Final = 300_000

@@ -34,8 +34,9 @@ from pytest_llmroof.telemetry.fleetgpus import fleet_gpus
 from pytest_llmroof.telemetry.fleetread import Read
 from pytest_llmroof.telemetry.hardware import Hardware
 from pytest_llmroof.telemetry.kinds import Kind, kinds_of
-from pytest_llmroof.telemetry.promapi import MOST_TIMES, PrometheusApi, Row, TooMany
+from pytest_llmroof.telemetry.promapi import MOST_TIMES, PrometheusApi, Row
 from pytest_llmroof.telemetry.promql import milliseconds, named, prefixed
+from pytest_llmroof.telemetry.promrefusals import TooMany
 from pytest_llmroof.telemetry.question import Question, utc
 
 #: How many samples a query may answer before fewer of them are asked for: some hundred megabytes of JSON at most.
