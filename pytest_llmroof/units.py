@@ -104,7 +104,10 @@ def parse_quantity(text: str) -> Quantity:
 
         raise UnitError(f"unknown unit {spelling!r}{did_you_mean(spelling, SPELLINGS)}") from None
     # Division rounds right where multiplying by a small factor does not: 95 * 0.01 is above 0.95.
-    return Quantity(value * factor if factor >= 1 else value / round(1 / factor), unit)
+    value = value * factor if factor >= 1 else value / round(1 / factor)
+    if not math.isfinite(value):
+        raise UnitError(f"{text!r} is out of range")
+    return Quantity(value, unit)
 
 
 def parse_as(value: object, unit: Unit) -> float:

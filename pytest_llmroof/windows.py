@@ -174,7 +174,7 @@ def _level(given: Given) -> WindowSpec:
     """One level as a specification without gates; its positions say where each key was given."""
     keys = given.keys()
     if given.telemetry:
-        keys["telemetry"] = [_source(entry, given.where["telemetry"]) for entry in given.telemetry]
+        keys["telemetry"] = [option_source(entry, given.where["telemetry"]) for entry in given.telemetry]
     spec = placed(lambda: window_spec(keys, id="llmroof", name="cli", base=given.base), given.where)
     return replace(spec, positions={key: Position(place) for key, place in given.where.items()})
 
@@ -197,25 +197,17 @@ def _named(problem: str, where: Mapping[str, str]) -> str:
     return f"{option}: {within}: {rest}" if within else f"{option}: {rest}"
 
 
-def _source(entry: str, where: str) -> object:
-    """A path or URL as it is; ``{...}`` as the mapping that a gate file would hold."""
+def option_source(entry: str, where: str) -> object:
+    """A path or URL as it is; ``{...}`` as the mapping that a gate file would hold. ConfigError names ``where``."""
     if not entry.lstrip().startswith("{"):
         return entry
-    import yaml
+    from pytest_llmroof.gates.inline import inline_value
 
-    class AsWritten(yaml.SafeLoader):
-        """YAML's rules, but times stay text: where they name no zone, that is for us to say."""
-
-    AsWritten.yaml_implicit_resolvers = {
-        letter: [(tag, rule) for tag, rule in rules if tag != "tag:yaml.org,2002:timestamp"]
-        for letter, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
     try:
-        return yaml.load(entry, AsWritten)  # noqa: S506 - a safe loader
-    except yaml.YAMLError as error:
+        return inline_value(entry)
+    except ConfigError as error:
         # Without the entry itself: it may hold a token.
-        problem = getattr(error, "problem", None) or "it cannot be read"
-        raise ConfigError(f"{where}: not a mapping like {{url: ..., timeout: 10s}}: {problem}") from None
+        raise ConfigError(f"{where}: not a mapping like {{url: ..., timeout: 10s}}: {error.problem}") from None
 
 
 def _accelerators(config: pytest.Config) -> Mapping[str, Mapping[str, object]]:

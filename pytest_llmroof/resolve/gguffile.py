@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import re
+import stat
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -30,8 +31,9 @@ def gguf_model(path: Path, shown: str, position: Position | None) -> GgufModel:
             found = part.stat()
         except OSError as error:
             raise ConfigError(f"model: {_beside(shown, part)} cannot be read: {error.strerror}", position) from None
-        if part.is_dir():
-            raise ConfigError(f"model: {_beside(shown, part)} is a folder, not a file", position)
+        if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for
+            kind = "a folder, not a file" if stat.S_ISDIR(found.st_mode) else "not a file"
+            raise ConfigError(f"model: {_beside(shown, part)} is {kind}", position)
         stamps.append((found.st_mtime_ns, found.st_size))
     outcome = _read(tuple(paths), shown, tuple(stamps))
     if isinstance(outcome, LlmroofError):
@@ -60,6 +62,11 @@ def _read(paths: tuple[Path, ...], shown: str, stamps: tuple[tuple[int, int], ..
         return ConfigError(error.problem, Position(shown))
     except UnknownModelError as error:
         return UnknownModelError(f"{shown}: {error}")
+
+
+def forget_headers() -> None:
+    """Read files again, whatever was read of files with the same name, size and time."""
+    _read.cache_clear()
 
 
 def _header(path: Path) -> Header:

@@ -20,6 +20,8 @@ from pytest_llmroof.roofline.models.textmodel import DECODER
 
 #: What to do about a file that describes no model (a tokeniser's, an adapter's, the weights themselves).
 _NAME_INSTEAD = "name the checkpoint's own config.json or its folder, or a .gguf file"
+#: More than any configuration holds: published ones take up to some hundred kilobytes.
+MOST_BYTES = 16 * 2**20
 #: How the files begin that Git LFS leaves in place of large ones.
 _POINTER = "version https://git-lfs"
 _VOUCHED_KEYS = ("config", "architecture")
@@ -97,7 +99,7 @@ def _read(
 ) -> Model | LlmroofError:
     """Read once for all windows that name it, as long as the files stay the same; what went wrong is kept too."""
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = _text(file)
         if text.startswith(_POINTER):
             raise ConfigError(f"a pointer of Git LFS, not the file itself: fetch it (git lfs pull), {_NAME_INSTEAD}")
         config = _object(text, shown)
@@ -135,9 +137,20 @@ def _object(text: str, shown: str) -> dict[str, Any]:
         raise ConfigError(problem, Position(shown, error.lineno, error.colno)) from None
     except RecursionError:
         raise ConfigError("not a config.json: nested too deeply", Position(shown)) from None
+    except ValueError:  # a whole number of thousands of digits
+        raise ConfigError("not a config.json: it holds a number that is none", Position(shown)) from None
     if not isinstance(config, dict):
         raise ConfigError(f"not a config.json: its top level is no object; {_NAME_INSTEAD}", Position(shown, 1, 1))
     return config
+
+
+def _text(file: Path) -> str:
+    """What a file holds. ConfigError where that is more than any configuration, OSError, UnicodeDecodeError."""
+    with file.open("rb") as opened:
+        content = opened.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ConfigError(f"larger than {MOST_BYTES // 2**20} MiB: this is no config.json; {_NAME_INSTEAD}")
+    return content.decode("utf-8-sig")
 
 
 def _place(text: str, key: str, shown: str) -> Position:
@@ -168,7 +181,7 @@ def _sidecar(file: Path) -> dict[str, Any] | None:
     path = file.parent / "hf_quant_config.json"
     if file.name != "config.json" or not path.is_file():
         return None
-    block = _object(path.read_text(encoding="utf-8-sig"), path.name).get("quantization")
+    block = _object(_text(path), path.name).get("quantization")
     if not isinstance(block, dict):
         raise UnknownModelError("hf_quant_config.json beside it has no `quantization`")
     return {**block, "quant_method": "modelopt"}

@@ -31,6 +31,12 @@ def test_a_large_file_is_not_read(tmp_path: Path) -> None:
     assert model_of("large.gguf", tmp_path).parameters == 2 * layer + 256 + 2 * 256_000
 
 
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.gguf")
+    with pytest.raises(ConfigError, match=r"model: \./pipe\.gguf is not a file"):
+        model_of("./pipe.gguf", tmp_path)
+
+
 def test_a_cut_header_names_the_byte(tmp_path: Path) -> None:
     (tmp_path / "cut.gguf").write_bytes(dense()[:200])
     said = r"^\./cut.gguf:byte 200: the header is broken: the file ends before its 21.*is the file whole"

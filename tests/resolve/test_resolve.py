@@ -179,6 +179,8 @@ def test_all_problems_at_once() -> None:
         ("[1]", "config.json:1:1", "no object"),
         ('{"model_type": "llama", "num_attention_heads": 3, "num_key_value_heads": "x"}', "config.json:1:51", "heads"),
         ("", "config.json:1:1", "not JSON"),
+        ('{"layers": ' + "9" * 5000 + "}", "config.json", "it holds a number that is none"),
+        (" " * (modelfile.MOST_BYTES + 1), "config.json", "larger than 16 MiB"),
         (b"\xff\xfe{", "config.json", "UTF-8"),
         ("[" * 100_000, "config.json", "deep"),
         ("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "config.json", "git lfs pull"),
