@@ -14,8 +14,9 @@ from pytest_llmroof.data import load
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.difference import SAME_START_SECONDS
 from pytest_llmroof.telemetry.engines import EngineNames, Target
+from pytest_llmroof.telemetry.page_engines import ranks_of
 from pytest_llmroof.telemetry.promapi import Row
-from pytest_llmroof.telemetry.snapshot import Identity, ranks_of
+from pytest_llmroof.telemetry.snapshot import Identity
 
 START: Final = "process_start_time_seconds"
 SCRAPE_SECONDS: Final = "scrape_duration_seconds"

@@ -12,8 +12,9 @@ from pytest_llmroof.telemetry.engines import Target
 from pytest_llmroof.telemetry.exposition import Page, Sample
 from pytest_llmroof.telemetry.fleet import Server, own_labels
 from pytest_llmroof.telemetry.fleetread import Read
+from pytest_llmroof.telemetry.page_engines import snapshots
 from pytest_llmroof.telemetry.promapi import Row
-from pytest_llmroof.telemetry.snapshot import Identity, snapshots
+from pytest_llmroof.telemetry.snapshot import Identity
 from pytest_llmroof.telemetry.window import Engine, Series
 
 

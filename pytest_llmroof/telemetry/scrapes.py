@@ -13,7 +13,8 @@ from pytest_llmroof.telemetry.difference import SAME_START_SECONDS, reset_betwee
 from pytest_llmroof.telemetry.engines import EngineNames, recognised
 from pytest_llmroof.telemetry.exposition import Page
 from pytest_llmroof.telemetry.gpupages import GpuReading, page_readings
-from pytest_llmroof.telemetry.snapshot import Identity, Snapshot, process_start, snapshots
+from pytest_llmroof.telemetry.page_engines import process_start, snapshots
+from pytest_llmroof.telemetry.snapshot import Identity, Snapshot
 
 #: Clocks of two machines may differ by this much before a process counts as older than a scrape.
 _CLOCK_TOLERANCE_SECONDS: Final = 30.0

@@ -9,7 +9,8 @@ import pytest
 from pytest_llmroof.telemetry.engine_entries import engine_listing
 from pytest_llmroof.telemetry.engines import EngineNames, known_engines, recognised
 from pytest_llmroof.telemetry.exposition import parse_page
-from pytest_llmroof.telemetry.snapshot import Snapshot, snapshots
+from pytest_llmroof.telemetry.page_engines import snapshots
+from pytest_llmroof.telemetry.snapshot import Snapshot
 
 VLLM = known_engines()["vllm"]
 

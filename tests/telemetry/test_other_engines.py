@@ -27,8 +27,8 @@ from pytest_llmroof.errors import ConfigError, SourceError
 from pytest_llmroof.telemetry.engine_entries import engine_from_mapping, engine_listing, with_engines
 from pytest_llmroof.telemetry.engines import known_engines, recognised
 from pytest_llmroof.telemetry.exposition import parse_page
+from pytest_llmroof.telemetry.page_engines import snapshots
 from pytest_llmroof.telemetry.reading import read_window
-from pytest_llmroof.telemetry.snapshot import snapshots
 from pytest_llmroof.telemetry.window import Engine, Window
 
 

@@ -16,8 +16,9 @@ from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.difference import difference
 from pytest_llmroof.telemetry.engines import known_engines
 from pytest_llmroof.telemetry.exposition import parse_page
+from pytest_llmroof.telemetry.page_engines import snapshots
 from pytest_llmroof.telemetry.reading import read_window
-from pytest_llmroof.telemetry.snapshot import Snapshot, snapshots
+from pytest_llmroof.telemetry.snapshot import Snapshot
 from pytest_llmroof.telemetry.window import Histogram, Window
 
 T0 = 1_795_975_800.0
