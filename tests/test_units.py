@@ -47,7 +47,7 @@ def test_reads(text: str, value: float, unit: Unit | None) -> None:
     assert quantity.unit == unit
 
 
-@pytest.mark.parametrize("text", ["", "ms", "1.2.3", "nan", "inf", "1e999", "1e300TB/s", "60:30", "5 pc", "0x10", "75%%"])
+@pytest.mark.parametrize("text", ["", "ms", "1.2.3", "nan", "inf", "1e999", "1e300TB", "60:30", "5 pc", "0x10", "75%%"])
 def test_refuses(text: str) -> None:
     with pytest.raises(UnitError):
         parse_quantity(text)
