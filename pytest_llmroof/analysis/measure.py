@@ -24,7 +24,7 @@ from pytest_llmroof.analysis.measurement import Alternative, Impossible, Measure
 from pytest_llmroof.analysis.metrics import Metric, find_metric, metric_names, metric_of
 from pytest_llmroof.analysis.rates import RATES
 from pytest_llmroof.analysis.sources import lacks
-from pytest_llmroof.analysis.thresholds import remedy
+from pytest_llmroof.analysis.thresholds import remedy, threshold
 from pytest_llmroof.analysis.workmetrics import prefill_metric, window_metric
 from pytest_llmroof.data import load
 from pytest_llmroof.errors import ConfigError
@@ -94,7 +94,7 @@ class Measurements(Mapping[str, Outcome]):
         measured = self._sound(name, metric, self._taken(name, metric))
         if not isinstance(measured, Measurement) or metric.needs != ("gpu", "model") or not self._alternatives:
             return measured
-        return replace(measured, alternatives=self._with_other_assumptions(measured))
+        return replace(measured, alternatives=self._with_other_assumptions(measured), doubted=_beyond(measured))
 
     def _taken(self, name: str, metric: Metric) -> Outcome:
         """The metric by whoever measures it, of inputs that are taken to be sound."""
@@ -142,6 +142,19 @@ class Measurements(Mapping[str, Outcome]):
             if isinstance(outcome, Measurement) and outcome.value != measured.value:
                 found.append(Alternative(assumption, outcome.value))
         return tuple(found)
+
+
+def _beyond(measured: Measurement) -> str | None:
+    """Why a utilisation is in doubt: it lies above the peak, by less than what errors of measuring explain.
+
+    Further above it the inputs contradict each other.
+    """
+    if measured.unit != "fraction" or measured.low <= 1 + threshold("beyond"):
+        return None
+    return (
+        f"{measured.low * 100:.3g} % of a peak is more than any hardware reaches, though not by more than errors of "
+        "measuring explain"
+    )
 
 
 #: Metrics without a model that contradictions may spoil, too.

@@ -49,6 +49,8 @@ class Measurement:
     """Where the window was taken several times: the value of each, of which this one is the median."""
     view: View | None = None
     """Whose figure it is, of what both see; None of what only one can."""
+    doubted: str | None = None
+    """Why the figure itself is in doubt though its interval is not: it makes every verdict approximate."""
 
     @property
     def value(self) -> float:

@@ -19,6 +19,7 @@ _NO_BASELINE = NoBaseline(
     "no baseline: none was given",
     "keep a run's figures with --llmroof-report=base/NAME.json, and hold later runs against --llmroof-baseline=base",
 )
+_CHECK_INPUTS = "check `gpu:`, `model:`, the precision of its weights and `tensor_parallel`"
 _MORE_WINDOWS = "take more windows of both sides"
 _NO_ROW = (
     "no measured row says what real kernels reach on this accelerator at this precision",
@@ -60,7 +61,7 @@ def judge(
     else:
         verdict = _by_value(measured, outcome, limit)
     verdict = _noisy(verdict, limit)
-    verdict = _unconfirmed(verdict, outcome, limit)
+    verdict = _doubted(_unconfirmed(verdict, outcome, limit), outcome)
     return replace(verdict, word="inconclusive") if strict and verdict.approximate else verdict
 
 
@@ -186,6 +187,13 @@ def _unconfirmed(verdict: Verdict, measurement: Measurement, limit: float) -> Ve
     facts = tuple(dict.fromkeys(one.assumption.partition(" = ")[0] for one in turned))
     settle = f"write what holds under `deployment:` ({', '.join(facts)})"
     return replace(_approximate(verdict, "; ".join(reasons), settle), unconfirmed=facts)
+
+
+def _doubted(verdict: Verdict, measurement: Measurement) -> Verdict:
+    """Approximate where the figure itself is in doubt, wherever its limit lies."""
+    if measurement.doubted is None or verdict.word not in ("pass", "fail"):
+        return verdict
+    return _approximate(verdict, measurement.doubted, _CHECK_INPUTS)
 
 
 def _inside(gate: Gate, bounded: Bounded, limit: float) -> str:

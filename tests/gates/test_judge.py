@@ -48,6 +48,9 @@ def seconds(value: float, low: float, high: float, **more: Any) -> Measurement:
         ("ttft.p95 <= 1s", seconds(1.9, 1.0, 2.5), "fail", True),
         ("ttft.p95 > 1s", seconds(1.9, 1.0, 2.5, bucketed=True), "pass", False),
         ("preemptions <= 0", measured(0, 0, 0, "count"), "pass", False),
+        # The figure itself is in doubt, wherever the limit lies.
+        ("decode.mbu >= 75%", measured(1.02, 1.02, 1.02, doubted="too much"), "pass", True),
+        ("decode.mbu <= 75%", measured(1.02, 1.02, 1.02, doubted="too much"), "fail", True),
     ],
 )  # fmt: skip
 def test_the_value_decides(expression: str, outcome: Measurement, word: str, approximate: bool) -> None:
