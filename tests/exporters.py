@@ -52,11 +52,16 @@ class Process:
             self._work(int((time.monotonic() - self._made) / ITL))
             return generate_latest(self.registry)
 
-    def _work(self, until: int) -> None:
+    def step(self, seconds: float) -> None:
+        """One more step, which took so long."""
+        with self._lock:
+            self._work(self.steps + 1, seconds)
+
+    def _work(self, until: int, seconds: float = ITL) -> None:
         self.running.set(BATCH)  # type: ignore[attr-defined]
         for step in range(self.steps + 1, until + 1):
             for _ in range(BATCH):
-                self.itl.observe(ITL)  # type: ignore[attr-defined]
+                self.itl.observe(seconds)  # type: ignore[attr-defined]
             self.generated.inc(BATCH)  # type: ignore[attr-defined]
             if step % 4 == 0:  # 12 sequences of some 50 steps: three finish, and three begin, every dozen steps
                 self.finished.inc()  # type: ignore[attr-defined]

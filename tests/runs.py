@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,11 +37,19 @@ class Run:
         return " ".join(self.text.split())
 
 
-def strictly(pytester: pytest.Pytester, *options: str, apart: bool) -> tuple[int, str, dict[str, Any]]:
-    """Run pytest in the folder of a test; ``apart``: in a process of its own. A run without a report has no windows."""
+def strictly(
+    pytester: pytest.Pytester, *options: str, apart: bool, plugins: Sequence[object] = ()
+) -> tuple[int, str, dict[str, Any]]:
+    """Run pytest in the folder of a test; ``apart``: in a process of its own. A run without a report has no windows.
+
+    ``plugins`` are more of them, for a run in this process.
+    """
     report = pytester.path / "report.json"
     report.unlink(missing_ok=True)
-    run = pytester.runpytest_subprocess if apart else pytester.runpytest_inprocess
-    result = run(*STRICT, "--llmroof-report=report.json", *options)
+    given = (*STRICT, "--llmroof-report=report.json", *options)
+    if apart:
+        result = pytester.runpytest_subprocess(*given)
+    else:
+        result = pytester.runpytest_inprocess(*given, plugins=list(plugins))
     document = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {"windows": []}
     return int(result.ret), result.stdout.str() + result.stderr.str(), document

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,9 +50,9 @@ class Project:
         text = "\n".join(f"  {line}" for line in windows.strip("\n").splitlines())
         (self.path / "llmroof.yaml").write_text(f"{head}windows:\n{text}\n", encoding="utf-8")
 
-    def run(self, *options: str, apart: bool = False) -> Run:
+    def run(self, *options: str, apart: bool = False, plugins: Sequence[object] = ()) -> Run:
         """Run pytest here, with everything strict; ``apart``: in a process of its own."""
-        return Run(*runs.strictly(self.pytester, *options, apart=apart))
+        return Run(*runs.strictly(self.pytester, *options, apart=apart, plugins=plugins))
 
 
 @pytest.fixture(autouse=True)
