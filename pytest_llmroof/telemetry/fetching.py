@@ -5,7 +5,10 @@ Proxies and CA bundles come from the environment, credentials from the URL, a he
 
 from __future__ import annotations
 
+import gzip
+import io
 import time
+import zlib
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
@@ -14,6 +17,7 @@ import urllib3
 from requests.auth import AuthBase, HTTPBasicAuth
 
 from pytest_llmroof import __version__
+from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.bodies import MAXIMUM_BYTES, decoded, records_of, text_of
 from pytest_llmroof.telemetry.connections import Adapter, Watch
 from pytest_llmroof.telemetry.endpoint import Endpoint, shown_url
@@ -23,11 +27,15 @@ from pytest_llmroof.telemetry.unanswered import failed, status_error, transport_
 _monotonic = time.monotonic
 
 _REDIRECTS: Final = 3
+#: What an answer may be encoded in, and whether that is packed.
+_ENCODINGS: Final = {"": False, "identity": False, "gzip": True, "x-gzip": True}
 _CHUNK: Final = 64 * 1024
 
 _HEADERS: Final = {
     "User-Agent": f"pytest-llmroof/{__version__}",
     "Accept": "text/plain;version=0.0.4, application/openmetrics-text;version=1.0.0;q=0.5, */*;q=0.1",
+    # The one that tells by itself where it ends: of others, what came of a broken one looks whole.
+    "Accept-Encoding": "gzip",
     # A connection of its own for every scrape: behind a balanced address another server may then answer, which a
     # reader notices by its counters. One kept alive would hide all servers but one.
     "Connection": "close",
@@ -59,7 +67,12 @@ def fetch(endpoint: Endpoint) -> bytes:
             with _answer(session, endpoint) as response:
                 if response.status_code != 200:
                     raise status_error(endpoint, response.status_code, retry_after(response.headers))
+                encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+                if encoding not in _ENCODINGS:
+                    raise failed(endpoint, "packs its answer in a way nobody asked for", "serve it plain, or by gzip")
                 body = _body(endpoint, response, deadline)
+                if _ENCODINGS[encoding]:
+                    body = _unpacked(endpoint, body)
     except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
         if watch.expired:
             raise unfinished(endpoint) from None
@@ -116,10 +129,29 @@ def _body(endpoint: Endpoint, response: requests.Response, deadline: float) -> b
     """The whole body, within the time and size that a page may take (also where it comes in drops, or unpacks big)."""
     body = bytearray()
     # read1 returns what has come, so that the clock is looked at even while a server sends a byte at a time.
-    while chunk := response.raw.read1(_CHUNK, decode_content=True):
+    # Packed still: urllib3 takes what came of a packed answer that breaks off for all of it.
+    while chunk := response.raw.read1(_CHUNK, decode_content=False):
         body += chunk
         if len(body) > MAXIMUM_BYTES:
-            raise failed(endpoint, f"answered more than {MAXIMUM_BYTES // 2**20} MiB, which is no page of metrics")
+            raise _too_large(endpoint)
         if _monotonic() > deadline:
             raise unfinished(endpoint)
     return bytes(body)
+
+
+def _unpacked(endpoint: Endpoint, body: bytes) -> bytes:
+    """A body that came packed. An answer that broke off is one whose packed data lack their ending."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(body)) as file:
+            unpacked = file.read(MAXIMUM_BYTES + 1)
+    except EOFError:
+        raise urllib3.exceptions.ProtocolError("cut off") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise urllib3.exceptions.DecodeError from error
+    if len(unpacked) > MAXIMUM_BYTES:
+        raise _too_large(endpoint)
+    return unpacked
+
+
+def _too_large(endpoint: Endpoint) -> SourceError:
+    return failed(endpoint, f"answered more than {MAXIMUM_BYTES // 2**20} MiB, which is no page of metrics")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import socket
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
@@ -135,6 +136,27 @@ def test_a_damaged_or_broken_answer(server: Any, respond_with: Callable[..., Any
     assert refusal(server.url) == f"the connection broke before the answer was complete at {server.url}"
     server.answer = lambda handler: None
     assert refusal(server.url) == f"the connection broke before the answer was complete at {server.url}"
+
+
+@pytest.mark.parametrize("length", [10, 60, 100, -8, -1])
+def test_a_packed_answer_that_breaks_off_is_not_taken_for_all_of_it(
+    server: Any, respond_with: Callable[..., Any], length: int
+) -> None:
+    # Its length is the one announced, as where a proxy packs what a broken server sent. The lines that can be unpacked
+    # may end where a line does, so that nothing in the text tells. The last 8 bytes are the sum and the length.
+    packed = gzip.compress(b"".join(b"metric_%d %d\n" % (each, each * 7919) for each in range(100)))
+    server.answer = respond_with(packed[:length], Content_Encoding="gzip")
+    assert refusal(server.url) == f"the connection broke before the answer was complete at {server.url}"
+    server.answer = respond_with(packed, Content_Encoding="gzip")
+    assert fetched(server.url).endswith(b"metric_99 783981\n")  # 99 x 7919
+
+
+def test_an_answer_packed_as_nobody_asked_for(server: Any, respond_with: Callable[..., Any]) -> None:
+    server.answer = respond_with(zlib.compress(b"a 1\nb 2\n"), Content_Encoding="deflate")
+    expected = f"{server.url} packs its answer in a way nobody asked for; serve it plain, or by gzip"
+    assert refusal(server.url) == expected
+    ((_, headers),) = server.asked
+    assert headers["Accept-Encoding"] == "gzip"
 
 
 def test_redirects_stay_within_the_server(server: Any, respond_with: Callable[..., Any], refused: str) -> None:
