@@ -74,7 +74,7 @@ def declared_options() -> dict[str, dict[str, Any]]:
             "help": "time between two scrapes of a live window (default 1s)",
         },
         "record": {
-            "metavar": "DIR",
+            "metavar": "DIR", "type": path_text,
             "help": "keep every live window as a recording: DIR/<gate file's stem>/<window>/",
         },
         "gate": {
@@ -143,6 +143,18 @@ def duration_seconds(text: str) -> float:
 def _baseline(text: str) -> str:
     if not text.strip():
         raise argparse.ArgumentTypeError("needs a JSON report, or a folder of them")
+    return path_text(text)
+
+
+def path_text(text: str) -> str:
+    """A path as it is written, of which a file can be called so."""
+    from pytest_llmroof.errors import ConfigError
+    from pytest_llmroof.gates.sources import path_from
+
+    try:
+        path_from(Path(), text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(f"{text[:80]!r}: {error.problem}") from None
     return text
 
 
@@ -151,10 +163,10 @@ def _report(text: str) -> str:
         raise argparse.ArgumentTypeError(
             f"{text!r} must end in {' or '.join(REPORT_WRITERS)}: the ending chooses the kind of report"
         )
-    return text
+    return path_text(text)
 
 
 def _exit_code(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 255:
+    if not (text.isdecimal() and len(text) <= 3) or not 1 <= int(text) <= 255:
         raise argparse.ArgumentTypeError(f"{text!r} is not an exit code from 1 to 255 (0 would turn no data green)")
     return int(text)

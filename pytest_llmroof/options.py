@@ -161,7 +161,13 @@ def _baselines(config: pytest.Config, given: list[str]) -> tuple[tuple[Path, str
     ini = _ini(config, "baseline")
     if not given and ini:
         base, written = config.inipath.parent if config.inipath else config.rootpath, ini
-    return tuple((base / Path(name).expanduser(), name) for name in dict.fromkeys(written))
+    from pytest_llmroof.errors import ConfigError
+    from pytest_llmroof.gates.sources import path_from
+
+    try:
+        return tuple((path_from(base, name), name) for name in dict.fromkeys(written))
+    except ConfigError as error:
+        raise pytest.UsageError(f"llmroof_baseline: {error.problem}") from None
 
 
 def _read_ini(config: pytest.Config) -> Given:

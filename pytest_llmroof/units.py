@@ -64,6 +64,8 @@ SPELLINGS: Final[dict[str, tuple[Unit, float]]] = {
 #: From so many on, digits of a printed figure are noise of the arithmetic.
 MOST_DIGITS: Final = 12
 
+#: Fewer than the largest counter of 64 bits has: what is written with more is no count of anything.
+_COUNTER_DIGITS: Final = 18
 _NUMBER: Final = r"[+-]?(?:\d[\d_]*(?:\.[\d_]*)?|\.\d[\d_]*)(?:[eE][+-]?\d+)?"
 _QUANTITY: Final = re.compile(rf"\s*({_NUMBER})\s*([^\s\d].*?)?\s*")
 
@@ -108,6 +110,11 @@ def parse_quantity(text: str) -> Quantity:
     if not math.isfinite(value):
         raise UnitError(f"{text!r} is out of range")
     return Quantity(value, unit)
+
+
+def whole_of(text: str) -> int | None:
+    """The whole number that ASCII digits write; None for anything else, and for more digits than a counter has."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _COUNTER_DIGITS else None
 
 
 def parse_as(value: object, unit: Unit) -> float:

@@ -23,6 +23,7 @@ from pytest_llmroof.errors import ConfigError, ConfigErrors, Position
 from pytest_llmroof.gates.assessment import Assessment
 from pytest_llmroof.gates.build import window_spec
 from pytest_llmroof.gates.defaults import default_gates
+from pytest_llmroof.gates.sources import path_from, there
 from pytest_llmroof.gates.spec import WindowSpec
 from pytest_llmroof.options import Given, settings
 from pytest_llmroof.report.document import window_document
@@ -283,6 +284,11 @@ def _given(source: WindowSpec, base: Path, keys: Iterable[str]) -> dict[str, Any
 
 def _rebased(value: object, base: Path, other: Path) -> object:
     """A relative path that exists under ``base``, as it is written from ``other``; anything else unchanged."""
-    if not isinstance(value, str) or not (base / value).exists():
+    if not isinstance(value, str):
+        return value
+    try:
+        if not there(path_from(base, value)):
+            return value
+    except ConfigError:  # to be said where it is looked up
         return value
     return os.path.relpath(base / value, other)

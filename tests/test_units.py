@@ -19,6 +19,7 @@ from pytest_llmroof.units import (
     grouped,
     parse_as,
     parse_quantity,
+    whole_of,
 )
 
 
@@ -62,6 +63,12 @@ def test_a_unit_of_the_wrong_kind_says_what_was_expected() -> None:
     with pytest.raises(UnitError, match=r"expected a share \(75%\), not a duration"):
         parse_quantity("50ms").as_unit("fraction")
     assert Quantity(0.5, None).as_unit("fraction") == 0.5
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.0", "\u00b2", "\u0661", "9" * 19, "9" * 5000, "0x1"])
+def test_what_writes_no_whole_number(text: str) -> None:
+    assert whole_of(text) is None
+    assert whole_of("0123") == 123
 
 
 @pytest.mark.parametrize("value", [True, None, [], math.nan, math.inf])

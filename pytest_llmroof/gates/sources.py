@@ -15,6 +15,12 @@ from pytest_llmroof.gates.spec import TelemetrySource
 from pytest_llmroof.units import UnitError, parse_as, parse_quantity
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+#: Unix seconds of the year 5138, and twenty years: what lies beyond is no time that a server was scraped at.
+_LATEST_SECONDS: Final = 1e11
+_LONGEST_AGO_SECONDS: Final = 20 * 365 * 86_400.0
+#: Bytes that file systems take, of a path and of a name in it.
+_LONGEST_PATH: Final = 4095
+_LONGEST_NAME: Final = 255
 #: Options that hold a duration, and those that name files.
 _DURATIONS: Final = ("timeout", "duration")
 _FILES: Final = ("token_file", "verify", "cert")
@@ -32,9 +38,29 @@ def telemetry_source(value: object, base: Path) -> TelemetrySource:
     raise ConfigError("expected a path, a URL or a mapping")
 
 
+def path_from(base: Path, written: str) -> Path:
+    """A path as a user wrote it, seen from ``base``. ConfigError where no file can be called so."""
+    try:
+        path = base / Path(written).expanduser()
+        name = os.fsencode(path)
+    except (RuntimeError, ValueError):  # the home of nobody; half of a character
+        raise ConfigError("no file can be called so") from None
+    if b"\0" in name or len(name) > _LONGEST_PATH or any(len(part) > _LONGEST_NAME for part in name.split(b"/")):
+        raise ConfigError("no file can be called so")
+    return path
+
+
+def there(path: Path) -> bool:
+    """Whether there is something, which may turn out to be unreadable."""
+    try:
+        return path.exists()
+    except OSError:
+        return True
+
+
 def _path(written: str, base: Path) -> TelemetrySource:
+    absolute = Path(os.path.normpath(path_from(base, written)))
     path = Path(written).expanduser()
-    absolute = Path(os.path.normpath(base / path))
     return TelemetrySource("path", shown_path(path, absolute, base), absolute)
 
 
@@ -72,9 +98,9 @@ def _option(name: str, value: object, base: Path) -> object:
     if name in _DURATIONS:
         return parse_as(value, "seconds")
     if name in _FILES and isinstance(value, str):
-        return base / Path(value).expanduser()
+        return path_from(base, value)
     if name in _FILES and isinstance(value, list):
-        return tuple(base / Path(str(entry)).expanduser() for entry in value)
+        return tuple(path_from(base, str(entry)) for entry in value)
     return value
 
 
@@ -88,14 +114,18 @@ def check_source(text: str) -> None:
 
 def check_end(text: str) -> None:
     """``now``, ``now-24h``, Unix seconds, or RFC 3339 with a zone; ConfigError otherwise."""
-    if text == "now" or re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", text):
+    if text == "now":
+        return
+    if re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", text):
+        if not float(text) < _LATEST_SECONDS:
+            raise ConfigError("not a time: Unix seconds have eleven digits at most")
         return
     if text.startswith("now-"):
         try:
             ago = parse_quantity(text.removeprefix("now-"))
         except UnitError as error:
             raise ConfigError(f"after 'now-': {error}") from None
-        if ago.unit != "seconds" or ago.value < 0:
+        if ago.unit != "seconds" or not 0 <= ago.value < _LONGEST_AGO_SECONDS:
             raise ConfigError("expected a duration after 'now-', like now-24h")
         return
     if not re.match(r"[0-9]{4}-", text):

@@ -11,6 +11,7 @@ from typing import Final
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.profiles.packed import Packed
+from pytest_llmroof.units import whole_of
 
 _LARGEST: Final = 256 << 20
 _COLUMN: Final = re.compile(r"(.*?)\s*(?:\(([^()]*)\))?\s*")
@@ -56,7 +57,7 @@ class Table:
     def count(self, row: tuple[int, list[str]], column: str) -> int | None:
         """A whole number; None where the cell is empty or something else."""
         number = _plain(self.text(row, column))
-        return int(number) if number is not None and number.lstrip("-").isdigit() and len(number) < 19 else None
+        return None if number is None else whole_of(number)
 
     def resolution_ns(self, *columns: str) -> float:
         """The coarsest step in which its times are written."""

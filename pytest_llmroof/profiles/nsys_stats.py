@@ -18,6 +18,7 @@ from pytest_llmroof.profiles.kernels import kernel_class
 from pytest_llmroof.profiles.nsys_csv import Table, read_tables
 from pytest_llmroof.profiles.nsys_traces import gpu_trace, kernel_trace
 from pytest_llmroof.profiles.timeline import Timeline
+from pytest_llmroof.units import whole_of
 
 Report = Literal["cuda_gpu_kern_sum", "cuda_api_sum", "nvtx_sum"]
 
@@ -117,7 +118,7 @@ def _summed(table: Table, report: Report, column: str, counts: tuple[str, ...], 
     for row in table.rows:
         name = _name(report, table.text(row, column))
         listed = table.text(row, "time").replace(",", ".")
-        percent += float(listed) if listed.replace(".", "", 1).isdigit() else 0.0
+        percent += float(listed) if whole_of(listed.replace(".", "", 1)) is not None else 0.0
         if name is None or (category and table.text(row, "category") not in ("", category)):
             continue
         total, count = table.nanoseconds(row, "total time"), table.count(row, counts[0])

@@ -26,6 +26,7 @@ from pytest_llmroof.profiles.timeline import (
     int32,
     int64,
 )
+from pytest_llmroof.units import whole_of
 
 _DEVICE: Final = re.compile(r"(.*\S)\s*\((\d{1,9})\)")
 _COARSE_NS: Final = 100
@@ -175,9 +176,10 @@ def _number(table: Table, row: tuple[int, list[str]], column: str) -> int:
 
 def _blocks(axes: Sequence[str]) -> int:
     """The blocks of a grid."""
-    if len(axes) != 3 or not all(axis.isdigit() and len(axis) < 12 for axis in axes):
+    sides = [whole_of(axis) for axis in axes]
+    blocks = math.prod(side for side in sides if side is not None)
+    if len(sides) != 3 or None in sides:
         return UNKNOWN
-    blocks = math.prod(map(int, axes))
     return blocks if blocks < 1 << 62 else UNKNOWN
 
 

@@ -6,6 +6,7 @@ whether it was given, read from the config, seen in telemetry, or assumed.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from pytest_llmroof.errors import ConfigError, ConfigErrors, Position, UnknownMo
 from pytest_llmroof.gates.document import Document
 from pytest_llmroof.gates.document import read as read_text
 from pytest_llmroof.gates.schema import document_schema
+from pytest_llmroof.gates.sources import path_from
 from pytest_llmroof.gates.spec import WindowSpec
 from pytest_llmroof.resolve.keys import KEYS, read_keys
 from pytest_llmroof.resolve.modelfile import model_of
@@ -141,15 +143,19 @@ def _accelerator(spec: WindowSpec) -> Accelerator | None:
     if isinstance(spec.gpu, Mapping):
         return accelerator_from_mapping(spec.gpu, lambda key: _position(spec, f"gpu.{key}" if key else "gpu"))
     if spec.gpu.endswith((".yaml", ".yml")):
-        return _accelerator_file(spec.base / Path(spec.gpu).expanduser(), spec.gpu, _position(spec, "gpu"))
+        return _accelerator_file(spec.base, spec.gpu, _position(spec, "gpu"))
     try:
         return accelerator(spec.gpu)
     except ConfigError as error:
         raise _at_key("gpu", error.problem, _position(spec, "gpu")) from None
 
 
-def _accelerator_file(path: Path, shown: str, named_at: Position | None) -> Accelerator:
-    if not path.is_file():
+def _accelerator_file(base: Path, shown: str, named_at: Position | None) -> Accelerator:
+    try:
+        path = path_from(base, shown)
+    except ConfigError as error:
+        raise _at_key("gpu", error.problem, named_at) from None
+    if not os.path.isfile(path):
         raise ConfigError(f"gpu: there is no file {shown}", named_at)
     document = Document(read_text(path, shown), shown, document_schema()["properties"]["gpu"])
     if document.errors:

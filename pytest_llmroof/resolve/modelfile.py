@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_llmroof.errors import ConfigError, LlmroofError, Position, UnknownModelError
+from pytest_llmroof.gates.sources import path_from, there
 from pytest_llmroof.near import did_you_mean
 from pytest_llmroof.resolve.gguffile import gguf_model
 from pytest_llmroof.roofline.model import Model
@@ -40,13 +42,13 @@ def model_of(
     if not isinstance(value, str) or not value.strip():
         expected = "a catalogue name, a config.json or its folder, a .gguf file, or a mapping"
         raise ConfigError(f"model: expected {expected}", position(""))
-    path = base / Path(value).expanduser()
+    path = _path(base, value, position(""))
     if _names_a_file(value, path):
         return _from_path(path, value, position(""))
     try:
         return named_model(value)
     except ConfigError as error:
-        if path.exists():
+        if there(path):
             return _from_path(path, value, position(""))
         place = position("")
         raise ConfigError(f"model: {error.problem}" if place and place.line else error.problem, place) from None
@@ -64,20 +66,27 @@ def _vouched_for(value: Mapping[str, object], base: Path, position: Callable[[st
     if architecture not in (None, DECODER):
         raise ConfigError(f"architecture: expected {DECODER!r}, not {architecture!r}", position("architecture"))
     decoder = DECODER if architecture is not None else None
-    return _from_path(base / Path(path).expanduser(), path, position("config"), decoder)
+    return _from_path(_path(base, path, position("config")), path, position("config"), decoder)
+
+
+def _path(base: Path, written: str, position: Position | None) -> Path:
+    try:
+        return path_from(base, written)
+    except ConfigError as error:
+        raise ConfigError(f"model: {error.problem}", position) from None
 
 
 def _names_a_file(value: str, path: Path) -> bool:
     """A folder of the same name does not hide a catalogue name: what surely is a path has a separator or a suffix."""
     if value.endswith((".json", ".gguf")) or value.startswith((".", "/", "~")):
         return True
-    return "/" in value.replace("\\", "/") and path.exists()
+    return "/" in value.replace("\\", "/") and there(path)
 
 
 def _from_path(path: Path, shown: str, position: Position | None, architecture: str | None = None) -> Model:
     if shown.endswith(".gguf"):
         return gguf_model(path, shown, position)
-    folder = path.is_dir()
+    folder = os.path.isdir(path)  # never an OSError, as pathlib's
     file = path / "config.json" if folder else path
     if folder:
         shown = f"{shown.rstrip('/')}/config.json"

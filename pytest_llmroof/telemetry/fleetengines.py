@@ -126,7 +126,7 @@ def _page(
     for row, labels in zip(rows, own, strict=True):
         index = bisect_right(row.times, at) - 1
         if index >= 0 and row.times[index] == at:
-            samples.append(Sample(row.labels["__name__"], labels, row.values[index]))
+            samples.append(Sample(row.labels.get("__name__", ""), labels, row.values[index]))
     return Page(location=server.name, samples=tuple(samples), types=declared, scraped_at=taken)
 
 

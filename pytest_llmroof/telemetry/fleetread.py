@@ -29,7 +29,7 @@ class Read:
     @cached_property
     def declared(self) -> Mapping[str, str]:
         """All metrics of the fleet as if a page declared them: what a first scrape lacks was not counted yet."""
-        names = {row.labels["__name__"].removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
+        names = {row.labels.get("__name__", "").removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
                  for row in self.grid}  # fmt: skip
         return dict.fromkeys(names & self.engine.families.keys(), "unknown")
 

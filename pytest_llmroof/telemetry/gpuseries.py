@@ -16,6 +16,7 @@ from pytest_llmroof.telemetry.gpupages import GpuKey, GpuReading
 from pytest_llmroof.telemetry.gpurefresh import Reading, averaging, fresh
 from pytest_llmroof.telemetry.hardware import Gpu, Hardware, MigSlice
 from pytest_llmroof.telemetry.window import Series
+from pytest_llmroof.units import whole_of
 
 #: Shares of the whole: what exceeds 1 by more than rounding is none.
 SHARES: Final = frozenset({
@@ -80,7 +81,7 @@ def hardware_of(
 
 def _place(gpu: Gpu) -> tuple[str, int, str, str]:
     index = gpu.index or ""
-    return gpu.host or "", int(index) if index.isdecimal() else 0, index, (gpu.mig and gpu.mig.instance) or ""
+    return gpu.host or "", whole_of(index) or 0, index, (gpu.mig and gpu.mig.instance) or ""
 
 
 def _gpu(history: _History, exporter: Exporter, several_hosts: bool) -> Gpu:

@@ -10,8 +10,11 @@ from pytest_llmroof.telemetry.collector import Collector
 from pytest_llmroof.telemetry.engines import EngineNames, Target
 from pytest_llmroof.telemetry.exposition import Page, Sample
 from pytest_llmroof.telemetry.snapshot import Identity, Snapshot
+from pytest_llmroof.units import whole_of
 
 _START: Final = "process_start_time_seconds"
+#: Above every rank that a label can hold.
+_LAST_RANK: Final = 1 << 62
 
 
 def process_start(page: Page) -> float | None:
@@ -75,10 +78,14 @@ def _without_repeats(read: list[_Read], labels: tuple[str, ...]) -> list[_Read]:
 
 
 def ranks_of(labels: Mapping[str, str], names: tuple[str, ...]) -> tuple[int, ...] | None:
-    """The ranks of a series; one that has none of these labels belongs to no rank."""
+    """The ranks of a series; one that has none of these labels belongs to no rank.
+
+    A rank that is no number comes after all others: it may repeat what they count, and must not count twice.
+    """
     if not any(name in labels for name in names):
         return None
-    return tuple(int(value) if (value := labels.get(name, "0")).isdecimal() else 0 for name in names)
+    ranks = (whole_of(labels.get(name, "0")) for name in names)
+    return tuple(_LAST_RANK if rank is None else rank for rank in ranks)
 
 
 def _fold_server_wide(collectors: dict[Identity, Collector], shares_out: bool) -> None:

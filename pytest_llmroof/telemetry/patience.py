@@ -12,6 +12,7 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 from pytest_llmroof.errors import SourceError
+from pytest_llmroof.units import whole_of
 
 #: Answers of gateways and of servers that are busy or still start, which mostly pass within seconds.
 PASSING: Final = frozenset({429, 502, 503, 504})
@@ -56,11 +57,12 @@ def pause_before(error: SourceError, tries: int, elapsed_seconds: float, timeout
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
     """The seconds that a server's Retry-After asks to wait, given as a number or as a date; None without one."""
     text = headers.get("Retry-After", "").strip()
-    if text.isdecimal():
-        return float(text)
+    seconds = whole_of(text)
+    if seconds is not None:
+        return float(seconds)
     try:
         moment = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, TypeError, OverflowError):
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

@@ -32,6 +32,8 @@ from pytest_llmroof.telemetry.exposition import Page, Sample
 
 #: Pages that are made of many records: enough for gauges and busy time.
 _PAGES: Final = 500
+#: More than any count or time of a step. A whole number of hundreds of digits is no number either.
+_MOST: Final = 1e20
 _AGAIN: Final = "write it again, to its end"
 
 Record = Mapping[str, Any]
@@ -175,13 +177,13 @@ def _sample(record: Record, rule: Mapping[str, Any]) -> float | None:
 
 
 def value_at(record: Record, path: str) -> float | None:
-    """A finite number at a path of keys; None where there is none."""
+    """A number at a path of keys, of a size that can be one of a step; None where there is none."""
     found: Any = record
     for key in path.split("."):
         if not isinstance(found, Mapping):
             return None
         found = found.get(key)
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+    if isinstance(found, bool) or not isinstance(found, int | float) or not -_MOST <= found <= _MOST:
         return None
     return float(found)
 

@@ -290,6 +290,8 @@ def test_all_errors_at_once_in_the_order_of_the_file(load: Loader) -> None:
         ("telemetry: {prometheus: http://a, end: 2026-11-29T12:00:00}", "2:41: windows.w.telemetry.end: a time zone is "
          "missing"),
         ("telemetry: {prometheus: http://a, end: 2026-13-29T12:00:00Z}", "2:41: windows.w.telemetry.end: not a time"),
+        ("telemetry: {prometheus: http://a, end: 999999999999}", "2:41: windows.w.telemetry.end: not a time: Unix"),
+        ("telemetry: {prometheus: http://a, end: now-1e300s}", "2:41: windows.w.telemetry.end: expected a duration"),
         ("telemetry: {prometheus: http://a, end: now-soon}", "2:41: windows.w.telemetry.end: after 'now-': 'soon'"),
         ("telemetry: {url: http://a/m, cert: [a, b, c]}", "2:37: windows.w.telemetry.cert: expected 2 entries, not 3"),
         ('telemetry: "a\\nb"', "2:13: windows.w.telemetry: a path must not hold control characters"),

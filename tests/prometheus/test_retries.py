@@ -119,4 +119,5 @@ def test_how_long_a_server_asks_to_wait() -> None:
     assert retry_after({"Retry-After": "Mon, 30 Nov 2026 11:00:00 GMT"}, now) == 0
     for text in ("", "soon", "-3", "1e3"):
         assert retry_after({"Retry-After": text}) is None
+    assert retry_after({"Retry-After": "9" * 5000}) is None
     assert json.dumps(retry_after({})) == "null"

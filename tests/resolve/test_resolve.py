@@ -186,6 +186,8 @@ def test_all_problems_at_once() -> None:
         ("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "config.json", "git lfs pull"),
         ('{"tokenizer_class": "X"}', "config.json:1:1", "name the checkpoint's own config.json or its folder"),
         ('{"model_type": "llama",\n "num_hidden_layers": null}', "config.json:2:2", "whole number, not null"),
+        ('{"model_type": "llama", "num_hidden_layers": 4000000000}', "config.json:1:25", "expected at most 10000"),
+        ('{"model_type": "llama", "vocab_size": 1' + "0" * 400 + "}", "config.json:1:25", "expected a whole number"),
         ('{"model_type": "llama", "num_key_value_heads": 7}', "config.json:1:25", "a divisor of the 32"),
     ],
 )

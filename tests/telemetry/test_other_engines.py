@@ -52,6 +52,15 @@ def values(engine: Engine, gauge: str) -> list[float]:
 # SGLang: 2,000 decode steps of 16 sequences; 32,000 / 500 = 64 requests of 1,000 + 501 tokens, one of them in prefill.
 
 
+@pytest.mark.parametrize("rank", ["9" * 5000, "one", "-1", ""])
+def test_a_rank_that_is_no_number_does_not_count_twice(tmp_path: Path, rank: str) -> None:
+    def page(done: float, at: float | None) -> str:
+        return sglang(done, at, tp_ranks=2).replace('tp_rank="1"', f'tp_rank="{rank}"')
+
+    whole = load_of(tmp_path, partial(sglang, tp_ranks=2)).counter("generation_tokens")
+    assert load_of(tmp_path, page).counter("generation_tokens") == whole
+
+
 def test_sglang_counts_tokens_as_they_are_made(tmp_path: Path) -> None:
     window = load_of(tmp_path, sglang)
     assert (window.kind, window.title, window.model_names) == ("sglang", "SGLang", ("m",))

@@ -165,6 +165,12 @@ def test_a_damaged_file_is_refused(tmp_path: Path, text: str, problem: str) -> N
     assert problem in error.value.reason
 
 
+def test_a_number_of_hundreds_of_digits_is_none(tmp_path: Path) -> None:
+    """It would be more than any float holds."""
+    huge = [record(0), record(1, numGenKvTokens=10**400, numQueuedRequests=-(10**400)), record(2)]
+    assert only(read(stats(tmp_path, json.dumps(huge)))).counters["decode_context_tokens"] == 2 * 8000
+
+
 def test_json_that_is_something_else_is_not_read(tmp_path: Path) -> None:
     pages = write(tmp_path, trtllm)
     window = read(*pages, stats(tmp_path, [{"iter": 1}], "other.json"))

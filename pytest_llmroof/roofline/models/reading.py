@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
@@ -12,6 +12,11 @@ from pytest_llmroof.errors import ConfigError, Position
 _DTYPES: Final[Mapping[str, str]] = {
     "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32",
 }  # fmt: skip
+#: More than any size of a model: of its vocabulary, a layer, or a context.
+_MOST: Final = 1 << 40
+#: Layers and experts are counted one by one. Published models have some hundreds.
+_MOST_PARTS: Final = 10_000
+_PARTS: Final = re.compile("(?:layers?|experts?)$")
 
 
 class Config:
@@ -51,8 +56,10 @@ class Config:
         value = self.get(key)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise wrong(key, "a whole number", value)
-        if not math.isfinite(value) or value != int(value):
+        if not abs(value) <= _MOST or value != int(value):
             raise wrong(key, "a whole number", value)
+        if value > _MOST_PARTS and _PARTS.search(key):
+            raise wrong(key, f"at most {_MOST_PARTS}", value)
         if value < 1:
             raise wrong(key, "a positive number", value)
         return int(value)
