@@ -37,12 +37,19 @@ def attribute(facts: WindowFacts, outcomes: Outcomes, observed: Observed | None 
 
 
 def _attribute_profile(facts: WindowFacts, observed: Observed | None) -> Attribution | None:
-    """The profile's own step, where no other can be split: what was lost of it, and work whose floor is not known."""
-    if observed is None or observed.by != "profile" or not observed.step_seconds:
+    """The profile's own step, where no other can be split: what was lost of it, and work whose floor is not known.
+
+    Where its steps cannot be told apart, its whole recording.
+    """
+    if observed is None or observed.by != "profile":
         return None
+    of: Literal["decode step", "prefill", "recording"] = "prefill" if facts.phase == "prefill" else "decode step"
     total = observed.step_seconds
+    if not total:
+        of, total = "recording", observed.recorded_seconds
+    if not total:
+        return None
     work = Part("not attributed", 0.0, True, f"{observed.source}: the GPU's own work, whose floor nothing here tells")
-    of: Literal["decode step", "prefill"] = "prefill" if facts.phase == "prefill" else "decode step"
     return Attribution(of, total, fitted(total, observed_parts(total, 0.0, observed), work))
 
 

@@ -45,9 +45,11 @@ class Share:
 
 @dataclass(frozen=True)
 class Attribution:
-    """A step's (or TTFT's) time split into shares that add up to 1. ``of`` names what was split."""
+    """A step's (or TTFT's) time split into shares that add up to 1. ``of`` names what was split: a ``recording`` is a
+    profile in which steps could not be told apart.
+    """
 
-    of: Literal["decode step", "prefill", "ttft"]
+    of: Literal["decode step", "prefill", "ttft", "recording"]
     seconds: float
     shares: tuple[Share, ...]
 

@@ -150,10 +150,11 @@ def _profiled(letter: str, named: bool, attribution: Attribution, observed: Obse
         share = attribution.share("exposed communication: transport")
         waits = attribution.share("exposed communication: waiting") >= _WORTH_SAYING
         what = f"{observed.collective or 'communication'} {'transfers' if waits else 'kernels'}"
-        text, source = f"{what} exposed for {share_text(share)} of the step", observed.source_of("transport")
+        text = f"{what} exposed for {share_text(share)} of {_profiled_time(attribution)}"
+        source = observed.source_of("transport")
     else:
         share = attribution.share("idle: within steps", "idle: between steps")
-        text, source = f"the GPU was idle {share_text(share)} of the step", observed.source
+        text, source = f"the GPU was idle {share_text(share)} of {_profiled_time(attribution)}", observed.source
     return Evidence(letter, named and share >= least, text, source)
 
 
@@ -163,7 +164,7 @@ def _waiting(attribution: Attribution, observed: Observed | None) -> Iterator[Ev
         return
     source = observed.source_of("waiting")
     late = "a late rank" if observed.late_rank is None else f"rank {observed.late_rank}"
-    share = f"{share_text(waiting)} of the step is waiting for"
+    share = f"{share_text(waiting)} of {_profiled_time(attribution)} is waiting for"
     if observed.waiting_cause is None:
         yield Evidence("C or D", True, f"{share} {late}: a straggler, and its own trace is not here", source)
     elif observed.waiting_cause == "host gaps":
@@ -213,7 +214,7 @@ def _about_source(attribution: Attribution, letters: tuple[str, ...], observed: 
         yield Evidence(name, False, distortion + doubt, observed.source)
     if (observed.hidden_communication or 0.0) >= _WORTH_SAYING:
         hidden = share_text(observed.hidden_communication or 0.0)
-        text = f"communication of a further {hidden} of the step is hidden behind computation"
+        text = f"communication of a further {hidden} of {_profiled_time(attribution)} is hidden behind computation"
         yield Evidence("C", False, text, observed.source_of("hidden_communication"))
 
 
@@ -250,7 +251,12 @@ def _against_threshold(letter: str, name: str, measurement: Measurement, limit: 
 
 
 def _whole(attribution: Attribution) -> str:
-    return {"decode step": "the step", "prefill": "busy time", "ttft": "the time to first token"}[attribution.of]
+    return {
+        "decode step": "the step",
+        "prefill": "busy time",
+        "ttft": "the time to first token",
+        "recording": "the recording",
+    }[attribution.of]
 
 
 def _percent(measurement: Measurement) -> str:
@@ -259,3 +265,8 @@ def _percent(measurement: Measurement) -> str:
 
 def _milliseconds(seconds: float) -> str:
     return format_quantity(seconds, "seconds")
+
+
+def _profiled_time(attribution: Attribution) -> str:
+    """What a profile's shares are of: its typical step, or all of it where it holds no steps."""
+    return _whole(attribution) if attribution.of == "recording" else "the step"

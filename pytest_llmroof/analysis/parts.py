@@ -11,6 +11,7 @@ from typing import Final
 
 from pytest_llmroof.analysis.attribution import Attribution, Cause, Share
 from pytest_llmroof.analysis.clocks import slowest
+from pytest_llmroof.analysis.constants import threshold
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.findings import Finding, named, too_little_load
 from pytest_llmroof.analysis.losses import candidates, losses
@@ -62,7 +63,7 @@ def _without_idle_share(facts: WindowFacts, observed: Observed | None) -> Findin
 
 
 def _within(split: Attribution | None, causes: tuple[Cause, ...], waited: float) -> Attribution | None:
-    """The shares of some causes as a time of their own; None where they took none.
+    """The shares of some causes as a time of their own; None where they took none worth saying.
 
     With what others ``waited``, as a share of the step, where that is seen from the rank that they waited for.
     """
@@ -71,7 +72,7 @@ def _within(split: Attribution | None, causes: tuple[Cause, ...], waited: float)
     shares = [part for part in split.shares if part.cause in causes and part.share > 0]
     if waited:
         shares.append(Share("exposed communication: waiting", waited * split.seconds, waited, True, "other ranks"))
-    if not shares:
-        return None
     seconds = sum(part.seconds for part in shares)
+    if seconds < threshold("least_part") * split.seconds:
+        return None
     return replace(split, seconds=seconds, shares=tuple(replace(one, share=one.seconds / seconds) for one in shares))

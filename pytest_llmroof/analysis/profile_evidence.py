@@ -49,6 +49,7 @@ def observed_by_profile(facts: WindowFacts) -> Observed | None:
         source=source_of([part.figures for part in found]),
         by="profile",
         step_seconds=_median_step(every),
+        recorded_seconds=_recorded(every),
         transport=exposed - waiting if exposed is not None and waiting is not None else exposed,
         waiting=waiting,
         waiting_cause=_waiting_cause(every),
@@ -132,6 +133,13 @@ def _apart_from_pauses(shares: Shares) -> float:
 def _median_step(found: Sequence[Part]) -> float | None:
     steps = [part.steps.median_seconds for part in found if part.steps is not None]
     return sum(steps) / len(steps) if steps else None
+
+
+def _recorded(found: Sequence[Part]) -> float | None:
+    """How long all of the profile is, where it holds no steps."""
+    if any(part.steps is not None for part in found):
+        return None
+    return sum(part.shares.seconds for part in found) / len(found)
 
 
 def _mean(shares: Sequence[Shares], of: Callable[[Shares], float | None]) -> float | None:

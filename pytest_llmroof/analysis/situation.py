@@ -29,6 +29,7 @@ _MEASURED_BY: Final[Mapping[str, tuple[str | None, str]]] = {
     "decode step": ("decode.step_time", "step"),
     "prefill": (None, "busy time"),
     "ttft": ("ttft.mean", "time to first token"),
+    "recording": (None, "recorded time"),
 }
 #: What the remainder is taken for, where a remedy of that scenario is asked for its upper bound.
 _TAKEN_FOR: Final[Mapping[str, Cause]] = {

@@ -34,12 +34,17 @@ _STEP_NAMES: Final[Mapping[str, str]] = {
 }
 _REST: Final = ("kernel ceiling", "slow kernels")
 
-_ATTRIBUTED: Final = {"decode step": "step time", "prefill": "prefill time", "ttft": "TTFT"}
+_ATTRIBUTED: Final = {
+    "decode step": "step time",
+    "prefill": "prefill time",
+    "ttft": "TTFT",
+    "recording": "recorded time",
+}
 _EXPLAINS: Final = {
     "decode": ("decode step",),
     "prefill": ("prefill",),
     "ttft": ("ttft", "prefill"),
-    **dict.fromkeys(OF_WINDOW, ("decode step", "prefill", "ttft")),
+    **dict.fromkeys(OF_WINDOW, ("decode step", "prefill", "ttft", "recording")),
 }
 
 

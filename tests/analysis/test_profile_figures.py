@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hand_facts import decoding, llama_8b, llama_70b
 
 from pytest_llmroof.analysis.attribute import attribute, excess
+from pytest_llmroof.analysis.diagnose import diagnose
+from pytest_llmroof.analysis.diagnosis import Diagnosis
 from pytest_llmroof.analysis.facts import Phase, WindowFacts
 from pytest_llmroof.analysis.measure import measure
 from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData
+from pytest_llmroof.analysis.metrics import Family
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.observing import observe
 from pytest_llmroof.profiles.figures import Shares, StepFigures, TimelineFigures
@@ -221,3 +225,37 @@ def test_excess_of_what_fits_is_none() -> None:
     facts = decoding(llama_70b(), STEP)
     assert excess(facts, Observed("trace", transport=0.34, idle_within=0.04)) == 0
     assert excess(replace(facts, decode=None), Observed("trace", transport=0.9)) == 0
+
+
+def without_model(shares: Shares, **changes: Any) -> WindowFacts:
+    """A mixed window of a profile alone: nothing is known of its steps but what the profile says."""
+    facts = replace(decoding(llama_8b(), STEP), decode=None, phase="mixed")
+    return replace(facts, profile=Profile((figures(shares, **changes),)))
+
+
+def explained(facts: WindowFacts, of: Family) -> Diagnosis:
+    observed = observe(facts)
+    return diagnose(facts, {}, attribute(facts, {}, observed), of, observed)
+
+
+def test_a_recording_without_steps_is_split_as_a_whole() -> None:
+    whole = replace(SHARES, seconds=0.5, idle_within=None, idle_between=None, exposed=0.0, transport=0.0, waiting=0.0)
+    facts = without_model(whole, steps={})
+    split = attribute(facts, {}, observe(facts))
+    # 20 % idle, of which 2 are pauses of the GPU's own: 18 % of 0.5 s. The rest is work.
+    assert split is not None
+    assert (split.of, split.seconds) == ("recording", 0.5)
+    assert {part.cause: part.seconds for part in split.shares} == pytest.approx(
+        {"idle: within steps": 0.09, "not attributed": 0.41}
+    )
+    found = explained(facts, "idle")
+    assert found.scenario == "D"
+    assert "the GPU was idle 18 % of the recording" in [one.statement for one in found.evidence]
+
+
+def test_what_is_nearly_nothing_explains_nothing() -> None:
+    # Busy 99.4 % of the step: 0.6 % idle, of which 0.1 are pauses. With 1.1 % more it is the host's time.
+    nearly = replace(SHARES, idle=0.006, busy=0.994, back_to_back=0.001, idle_within=0.006, idle_between=0.0)
+    assert explained(without_model(nearly), "idle").scenario is None
+    more = replace(nearly, idle=0.017, busy=0.983, idle_within=0.017)
+    assert explained(without_model(more), "idle").scenario == "D"

@@ -31,7 +31,12 @@ _FAMILIES: Final = {
     "front end": "waiting",
     "not attributed": "rest",
 }
-_TITLES: Final = {"decode step": "Mean decode step", "prefill": "Time in prefill", "ttft": "Mean time to first token"}
+_TITLES: Final = {
+    "decode step": "Mean decode step",
+    "prefill": "Time in prefill",
+    "ttft": "Mean time to first token",
+    "recording": "Recorded time",
+}
 #: A narrower part has no room for its per cents.
 _LABELLED: Final = 0.075
 
