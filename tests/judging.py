@@ -62,7 +62,7 @@ class Judge:
         load: Mapping[str, object] | None = None,
         options: tuple[str, ...] = (),
     ) -> Judged:
-        """``head`` stands above ``windows:``, ``window`` are further keys of the only one, ``files`` its inputs by name.
+        """``head`` stands above ``windows:``, ``window`` are further keys of the only one, ``files`` inputs by name.
 
         ``load``, of the figures of vllm_pages.Load, adds two pages of a vLLM server. Every input is telemetry but a
         ``config.json``.

@@ -57,15 +57,15 @@ def _latency(client: Client, metric: str, base: str, statistic: str) -> Outcome:
         return nothing
     what = str(load("measuring.yaml")["latencies"][base])
     values = _values(client, base)
-    if values:
+    if any(values):
         return _of_values(client, metric, base, what, statistic, values)
     if base in ("tpot", "itl") and (single := _single_tokens(client)):
         reason = f"all {single} completed requests had one output token: there is no time between tokens"
         return NoData(metric, reason, "measure with longer outputs, e.g. vllm bench serve --random-output-len 128 ...")
     summary = client.summaries.get(base)
-    if summary is None:
+    if summary is None and not values:
         return NoData(metric, f"{source_of(client)} holds no {what}", more(client, "requests"))
-    if not any(summary.values.values()):
+    if summary is None or not any(summary.values.values()):
         # Tools write zeros where they had nothing to measure, and a zero would hold every limit.
         reason = f"{source_of(client)} states 0 for all of {what}: nothing of it was measured"
         return NoData(metric, reason, more(client, "requests"))

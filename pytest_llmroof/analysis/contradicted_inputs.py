@@ -117,6 +117,7 @@ def replicas(facts: WindowFacts) -> Iterator[Contradiction]:
         f"data_parallel is {deployment.data_parallel}, but replicas in the telemetry are {seen} ({names})",
         "`data_parallel:` (left out, it is the replicas seen), and that the telemetry covers every replica",
         per_gpu=True,
+        counts=("output.", "input.", "requests_per_second", "running.", "waiting.", "kv_cache.", "preemptions"),
     )
 
 

@@ -9,7 +9,7 @@ from pytest_llmroof.analysis.facts import DecodeFacts, WindowFacts
 from pytest_llmroof.analysis.measurement import Measurement
 from pytest_llmroof.analysis.sources import Roofs, cannot
 from pytest_llmroof.analysis.thresholds import remedy, threshold
-from pytest_llmroof.analysis.tokens import observations
+from pytest_llmroof.analysis.tokens import observations, total
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.roofline.roof import achievable, typical
 from pytest_llmroof.roofline.step import StepCost
@@ -74,23 +74,37 @@ def between_if_interleaved(
 
     ``least_seconds`` is the metric's numerator over its peak: the utilisation of a step that took one second.
     """
-    if decode.interleaved_seconds <= threshold("interleaved") * decode.step_seconds.value:
+    if decode.interleaved_seconds <= 0:
         return measured
-    compute = facts.deployment.compute
-    eta = achievable(against.accelerator, compute) or typical(_kind(compute))
-    rest = decode.step_seconds.low - decode.interleaved_seconds / eta
+    rest = decode.step_seconds.low - _longest_interleaved(facts, decode, against)
     ceiling = max(1.0, measured.bounded.high)
     high = min(ceiling, least_seconds / rest) if rest > 0 else ceiling
     low = measured.bounded.low
+    widest = max(measured.bounded.high, high)
+    if decode.interleaved_seconds <= threshold("interleaved") * decode.step_seconds.value:
+        return replace(measured, bounded=Bounded(measured.bounded.value, low, widest))
     share = format_quantity(decode.interleaved_seconds, "seconds")
     step = format_quantity(decode.step_seconds.value, "seconds")
     return replace(
         measured,
-        bounded=Bounded(low, low, max(low, measured.bounded.high, high)),
+        bounded=Bounded(low, low, max(low, widest)),
         judged_by="bounds",
         undecided=f"prefill is interleaved ({share} of each step of {step}), so decode is known between bounds",
         settle=remedy("decode_window"),
     )
+
+
+def _longest_interleaved(facts: WindowFacts, decode: DecodeFacts, against: Roofs) -> float:
+    """The longest that prefill may have taken of a mean step.
+
+    No less than kernels need for it, and half as fast as they can be; no longer than requests say that theirs took.
+    """
+    compute = facts.deployment.compute
+    eta = achievable(against.accelerator, compute) or typical(_kind(compute))
+    least = decode.interleaved_seconds / eta
+    longest = least / threshold("prefill_of_kernels")
+    told = total(facts.window, "prefill_time")
+    return max(least, min(longest, told / decode.steps)) if told and decode.steps else longest
 
 
 def _kind(compute: str) -> str:

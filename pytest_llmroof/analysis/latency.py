@@ -29,6 +29,10 @@ def latency_statistic(facts: WindowFacts, base: str, statistic: str) -> Outcome:
     if count <= 0:
         return NoData(metric, f"no {what} was observed in this window: 0 observations", remedy("load"))
     zeros = _single_token_outputs(facts) if base == "tpot" else 0.0
+    if base != "queue" and (unstamped := _of_no_time(facts, base)) is not None and count > zeros:
+        # A zero would hold every limit.
+        reason = f"{grouped(unstamped)} observations of {what} add up to 0 s: nothing of it was measured"
+        return NoData(metric, reason, remedy("latency"))
     if statistic == "mean":
         return _mean(facts, metric, base, what, count, zeros)
     try:
@@ -48,6 +52,12 @@ def latency_statistic(facts: WindowFacts, base: str, statistic: str) -> Outcome:
     if found is None:
         raise AssertionError("the histogram is not empty")
     return _percentile(facts, metric, base, what, histogram, found)
+
+
+def _of_no_time(facts: WindowFacts, base: str) -> float | None:
+    """Observations of an engine that took no time at all, which nothing does but waiting in a queue; None without."""
+    found = (engine.histograms[base] for engine in facts.window.engines if base in engine.histograms)
+    return next((one.count for one in found if one.count > 0 and one.total == 0), None)
 
 
 def _mean(facts: WindowFacts, metric: str, base: str, what: str, count: float, zeros: float) -> Outcome:

@@ -158,7 +158,9 @@ def _beyond(measured: Measurement) -> str | None:
 
 
 #: Metrics without a model that contradictions may spoil, too.
-_SPOILT: Final = ("output.", "input.", "hfu", "hardware.")
+_SPOILT: Final = (
+    "output.", "input.", "requests_per_second", "running.", "waiting.", "kv_cache.", "preemptions", "hfu", "hardware.",
+)  # fmt: skip
 
 
 def measure(facts: WindowFacts) -> Measurements:

@@ -34,11 +34,16 @@ class Request:
     waited: float | None = None
 
     def seconds(self, latency: str) -> float | None:
-        """One latency of this request; its mean time between pieces for ``itl``."""
+        """One latency of this request; its mean time between pieces for ``itl``.
+
+        Nothing is answered in no time: a TTFT or latency of 0 is one that the tool did not take.
+        """
         if latency == "itl":
             return sum(self.itls) / len(self.itls) if self.itls else None
-        value: float | None = getattr(self, latency) if latency in ("ttft", "tpot", "e2e") else None
-        return value
+        if latency == "tpot":
+            return self.tpot
+        value: float | None = getattr(self, latency) if latency in ("ttft", "e2e") else None
+        return value or None
 
 
 @dataclass(frozen=True)
