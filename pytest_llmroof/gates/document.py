@@ -178,14 +178,9 @@ def _compose(text: str, shown: str) -> yaml.Node | None:
     except yaml.reader.ReaderError as error:
         before = text[: error.position] if isinstance(error.position, int) else ""
         place = Position(shown, before.count("\n") + 1, len(before) - before.rfind("\n"))
-        raise ConfigError(f"not YAML: the character {_code(error.character)} is not allowed", place) from None
+        raise ConfigError(f"not YAML: the character U+{int(error.character):04X} is not allowed", place) from None
     except RecursionError:
         raise ConfigError(f"nested more than {DEEPEST} levels deep", Position(shown)) from None
-
-
-def _code(character: object) -> str:
-    number = character if isinstance(character, int) else ord(str(character)[:1] or "\0")
-    return f"U+{number:04X}"
 
 
 def _error_position(error: yaml.MarkedYAMLError, shown: str) -> Position:

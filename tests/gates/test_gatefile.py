@@ -308,6 +308,14 @@ def test_a_mistake_in_a_window(load: Loader, window: str, error: str | None) -> 
         assert load.error(text).startswith(error)
 
 
+def test_default_gates_wait_for_the_phase_only_where_files_tell_it(load: Loader) -> None:
+    """A phase that is not written is found from recordings before the gates are judged; a server is asked later."""
+    (spec,) = load("windows: {w: {telemetry: [a.prom, b.prom], severity: warn}}")
+    assert (spec.gates, spec.default_severity) == ((), "warn")
+    for keys in ("telemetry: [a.prom, http://h/metrics]", "telemetry: http://h/metrics", "gpu: h100"):
+        assert "a window without gates needs its phase" in load.error(f"windows: {{w: {{{keys}}}}}")
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [
@@ -352,6 +360,13 @@ def test_a_control_character_and_foreign_bytes_have_a_place(load: Loader, tmp_pa
 def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigErrors, match=r"^nowhere\.yaml: cannot be read: No such file or directory$"):
         load_gate_file(tmp_path / "nowhere.yaml", tmp_path)
+    monkeypatch.setattr(document, "MOST_BYTES", 3 * 2**20)
+    (tmp_path / "full.yaml").write_text("#" * 3 * 2**20)
+    with pytest.raises(ConfigErrors, match=r"^full\.yaml: the file is empty"):
+        load_gate_file(tmp_path / "full.yaml", tmp_path)
+    (tmp_path / "larger.yaml").write_text("#" * (3 * 2**20 + 1))
+    with pytest.raises(ConfigErrors, match=r"^larger\.yaml: larger than 3 MiB: this is no gate file$"):
+        load_gate_file(tmp_path / "larger.yaml", tmp_path)
     monkeypatch.setattr(document, "MOST_BYTES", 10)
     (tmp_path / "large.yaml").write_text("a" * 11)
     with pytest.raises(ConfigErrors, match=r"^large\.yaml: larger than"):

@@ -44,6 +44,20 @@ def test_python_values_are_taken() -> None:
     assert spec.positions == {}
 
 
+@pytest.mark.parametrize(
+    ("telemetry", "live", "sampled"),
+    [
+        (["before.prom", "after.prom"], False, False),
+        (["before.prom", "http://h/metrics"], True, True),  # one server is enough
+        (["before.prom", {"prometheus": "http://p:9090"}], True, False),  # which sampled while nobody waited
+        ([], False, False),
+    ],
+)
+def test_what_touches_a_network_and_what_takes_time(telemetry: list[Any], live: bool, sampled: bool) -> None:
+    spec = built(telemetry=telemetry) if telemetry else built(phase="decode")
+    assert (spec.live, spec.sampled) == (live, sampled)
+
+
 def test_all_problems_are_led_by_their_keys() -> None:
     problems = refused(
         gpuu="h100", phase="decod", duration="60 parsec", repeat=True, deployment={"tensor_parallel": 0},

@@ -30,6 +30,19 @@ def test_the_h100_is_what_its_datasheet_says() -> None:
     assert round(ridge, 1) == 295.3  # 989.4 / 3.35
 
 
+@pytest.mark.parametrize(
+    ("name", "both"),
+    [
+        ("t4", 32e9),  # 3.0 x16: 16 lanes x 1 GB/s x 2 directions, as the signalling rate states it
+        ("a100-pcie", 64e9),  # 4.0 x16: 2 GB/s
+        ("arc-pro-b60", 64e9),  # 5.0 x8: 8 lanes x 4 GB/s
+        ("b300", 256e9),  # 6.0 x16: 8 GB/s
+    ],
+)
+def test_the_host_interface_by_generation_and_lanes(name: str, both: float) -> None:
+    assert accelerator(name).pcie_bytes_per_second == both
+
+
 def test_what_is_not_published_is_not_known() -> None:
     assert accelerator("a100").peak("fp8") is None
     assert accelerator("t4").peak("bf16") is None

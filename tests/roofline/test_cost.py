@@ -261,6 +261,22 @@ def test_distinct_experts() -> None:
     assert dense.weight_bytes == dense.weight_bytes_low
 
 
+def test_experts_of_which_nobody_told_the_number_are_spread_evenly() -> None:
+    # Half of 8e9 parameters are active: one token reads 8 GB of 16, each of two ranks 4 GB of its 8.
+    sparse = model_from_mapping({"parameters": 8e9, "active_parameters": 4e9})
+    deployment = Deployment(model=sparse, accelerator=H100, tensor_parallel=2, expert_parallel=True)
+    cost = step_cost(deployment, Step(1, 1))
+    assert cost.weight_bytes == 8e9
+    least = floor(deployment, cost)
+    assert least is not None
+    assert least.memory_seconds == pytest.approx(4e9 / 3.35e12)
+
+
+def test_a_step_without_a_context_reads_no_cache() -> None:
+    # Each of two sequences writes one token: 131 072 bytes.
+    assert step_cost(on("llama-3.1-8b"), Step(2)).kv_bytes == 2 * 131_072
+
+
 def test_expert_parallel_ranks_serve_everybodys_tokens() -> None:
     # 8 replicas of 32 sequences: 256 tokens reach 128 experts (1 - (15/16)^256 = 1 - 7e-8); a rank holds 16 of them
     deployment = on("qwen3-30b-a3b", data_parallel=8, expert_parallel=True)

@@ -196,6 +196,14 @@ def test_every_other_layer_of_gpt_oss_slides() -> None:
     assert (full.layers, full.window, near.layers, near.window) == (18, None, 18, 128)
 
 
+def test_layers_of_the_first_qwen_mixtures_slide_by_turns_below_a_number() -> None:
+    keys = {"model_type": "qwen2_moe", "num_hidden_layers": 6, "sliding_window": 100, "max_window_layers": 4}
+    for used, sliding in ((True, (0, 2)), (False, ())):
+        model = model_from_config({**keys, "use_sliding_window": used}, "x")
+        held = {mixer.window: mixer.layers for mixer in kinds(model, GroupedQueryAttention)}
+        assert held == ({100: len(sliding), None: 4} if sliding else {None: 6})
+
+
 def test_a_chunk_begins_anew() -> None:
     # Llama 4: 36 of 48 layers see back to the last multiple of 8192
     chunked = next(mixer for mixer in kinds(named_model("llama-4-maverick"), GroupedQueryAttention) if mixer.chunked)

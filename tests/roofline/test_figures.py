@@ -31,6 +31,13 @@ def test_parameters_alone() -> None:
     assert model.layers is None
 
 
+def test_one_is_a_number_and_nothing_is_none() -> None:
+    model = model_from_mapping({"parameters": 1, "layers": 1, "experts": 0, "experts_per_token": 0})
+    assert (model.parameters, model.layers, model.experts) == (1, 1, 0)
+    with pytest.raises(ConfigError, match="layers: must be more than zero"):
+        model_from_mapping({"parameters": 1, "layers": 0})
+
+
 @pytest.mark.parametrize(
     ("mapping", "gist"),
     [

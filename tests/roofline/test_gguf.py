@@ -63,6 +63,29 @@ def test_a_tied_table_is_the_head() -> None:
     assert cost.weight_bytes == tied.weight_bytes("q4_k") == EMBEDDING_BYTES + 2 * LAYER_BYTES + NORM_BYTES
 
 
+def test_a_bias_of_the_head_is_no_matrix() -> None:
+    layers = [*attention(0), *feed_forward(0), *attention(1), *feed_forward(1)]
+    biased = built(keys("llama"), [EMBEDDING, *layers, FINAL_NORM, HEAD, ("output.bias", (1000,), "F32")])
+    assert biased.matmul_parameters == 2 * LAYER + 256 * 1000
+    assert biased.parameters == model(dense()).parameters + 1000
+
+
+def test_ranks_copy_a_key_value_head_that_they_cannot_share() -> None:
+    # One head of 64 in keys and values: the second rank reads both again, and the norms of 256, 5 in all.
+    def layer(number: int) -> list[Any]:
+        narrow = {"attn_k": "Q4_K", "attn_v": "Q6_K"}
+        kept = [each for each in attention(number) if each[0].split(".")[2] not in narrow]
+        single = [(f"blk.{number}.{name}.weight", (256, 64), kind) for name, kind in narrow.items()]
+        return [*kept, *single, *feed_forward(number)]
+
+    one = built(keys("llama", attention__head_count_kv=1), [EMBEDDING, *layer(0), *layer(1), FINAL_NORM, HEAD])
+    alone, two = (
+        step_cost(Deployment(one, weights="q4_k", kv_cache="fp16", tensor_parallel=ranks), Step(1, 1)).weight_bytes
+        for ranks in (1, 2)
+    )
+    assert two - alone == 2 * 256 * 64 * (Q4 + Q6) + 5 * NORM_BYTES
+
+
 def test_experts() -> None:
     joined = [
         ("blk.{0}.ffn_gate_inp.weight", (256, 8), "F32"),
