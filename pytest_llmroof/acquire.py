@@ -124,7 +124,7 @@ class Framing:
             return Taken.failed(error)
         except OSError as error:
             return Taken.failed(_full(error))
-        except BaseException:
+        except BaseException:  # an interrupt, too: no scrape goes on
             self.abandon()
             raise
         return Taken(((self.folder, self.shown),))
@@ -139,7 +139,7 @@ class Framing:
     def _begin(self, live: LiveRecording) -> None:
         try:
             live.open(after_seconds=self.spec.warmup_seconds)
-        except BaseException:
+        except BaseException:  # an interrupt, too: no scrape goes on
             live.abandon()
             live.recording.discard()
             raise
@@ -236,7 +236,10 @@ def _ends(folder: Path) -> dict[str, tuple[Path, Path]]:
         slug = slug_of_page(path.name)
         if slug is not None:
             pages.setdefault(slug, []).append(path)
-    order = lambda path: (len(path.name), path.name)  # noqa: E731 - numbers outgrow six digits
+
+    def order(path: Path) -> tuple[int, str]:  # numbers outgrow six digits
+        return len(path.name), path.name
+
     return {slug: (min(found, key=order), max(found, key=order)) for slug, found in pages.items()}
 
 

@@ -198,7 +198,7 @@ class Aggregator(Hooks):
         """
         try:
             account_for()
-        except Exception as error:
+        except Exception as error:  # a mistake has no type of its own
             from pytest_llmroof.bugs import is_bug, sentence
 
             if self.config.option.fulltrace or not is_bug(error):

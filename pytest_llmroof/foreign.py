@@ -33,7 +33,7 @@ def called(
         return function(*arguments, **more)
     except (KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
-    except BaseException as error:
+    except BaseException as error:  # code of others: anything
         *_, (_frame, line) = traceback.walk_tb(error.__traceback__)
         return Raised(_said(error), line)
 

@@ -136,7 +136,7 @@ def judged_body(item: pytest.Item) -> Generator[None, object, object]:
     end, abandon = _opened(item, spec)
     try:
         result = yield
-    except BaseException:
+    except BaseException:  # an interrupt, too, and pytest's own fail and skip
         abandon()
         _not_judged(item, spec, "the test did not get to its end")
         raise
@@ -153,7 +153,7 @@ def _judged_probe(item: pytest.Item, spec: WindowSpec) -> Generator[None, object
     """The same where the body makes its load with ``llmroof_probe``: the probe's window is the one that is meant."""
     try:
         result = yield
-    except BaseException:
+    except BaseException:  # an interrupt, too, and pytest's own fail and skip
         _not_judged(item, spec, "the test did not get to its end")
         raise
     from pytest_llmroof.probing import judged_probe

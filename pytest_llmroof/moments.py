@@ -36,8 +36,7 @@ def asked_once(config: pytest.Config, spec: WindowSpec, taken: Taken | None = No
     with stored.with_suffix(".asking").open("a", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if stored.exists():
-            # Written by another worker of this run, in a folder that is this user's alone.
-            found: Taken = pickle.loads(stored.read_bytes())  # noqa: S301
+            found: Taken = pickle.loads(stored.read_bytes())  # noqa: S301 - a worker of this run wrote it, in this user's own folder
             return found
         found = _asked(spec)
         partial = stored.with_suffix(".part")

@@ -107,7 +107,7 @@ def _one_window(
     try:
         load = drive(base, known, requests, plan.output_tokens, plan.concurrency, deadline)
         _sleep(_SETTLE_SECONDS)
-    except BaseException:
+    except BaseException:  # an interrupt, too: no scrape goes on
         framing.abandon()
         raise
     write_document(folder, probe_document(plan, known, load, aim.api.shown, notes))

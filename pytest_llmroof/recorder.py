@@ -93,7 +93,7 @@ class _Run:
             self.live.check() if self.warmup else self.live.open()
             if self.command and not self.signals.received:
                 process = self._start(self.command)
-        except BaseException:
+        except BaseException:  # an interrupt, too: nothing half-recorded is left
             self.live.abandon()
             self.recording.discard()
             raise

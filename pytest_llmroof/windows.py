@@ -278,8 +278,7 @@ def _fallback(changes: Mapping[str, Any], spec: WindowSpec) -> dict[str, Any]:
 def _given(source: WindowSpec, base: Path, keys: Iterable[str]) -> dict[str, Any]:
     """The named fields that ``source`` sets; files among them as seen from ``base``."""
     values = {key: getattr(source, key) for key in keys}
-    rebase: Callable[[Any], Any] = lambda value: _rebased(value, source.base, base)  # noqa: E731
-    return {key: rebase(value) for key, value in values.items() if value is not None}
+    return {key: _rebased(value, source.base, base) for key, value in values.items() if value is not None}
 
 
 def _rebased(value: object, base: Path, other: Path) -> object:

@@ -52,7 +52,7 @@ def drive(
             try:
                 for each in running:
                     each.result()
-            except BaseException:
+            except BaseException:  # an interrupt, too: the other threads end with it
                 run.stop()
                 raise
     finally:
@@ -127,6 +127,6 @@ class _Run:
         sent = _monotonic()
         try:
             return complete(caller, self._target.dialect, body, self._tokens)
-        except Exception as error:
+        except Exception as error:  # one that nobody foresaw
             # Nothing of an error that nobody foresaw is repeated: it may hold a header.
             return Answer(sent, failure=Failed(f"the request failed ({type(error).__name__})"))

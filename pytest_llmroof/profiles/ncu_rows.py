@@ -181,7 +181,7 @@ class _Reader:
         try:
             for row in rows:
                 self._row(line, held)
-                line, held = first_line + rows.line_num - 1, row  # type: ignore[attr-defined]
+                line, held = first_line + rows.line_num - 1, row  # type: ignore[attr-defined]  # of csv, which counts
         except csv.Error as error:
             raise SourceError(f"{self.place}:{line + 1}: the table is damaged ({error})", again()) from None
         if _is_launch(held) and (not complete or len(held) < self._least):

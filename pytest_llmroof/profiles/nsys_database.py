@@ -79,7 +79,7 @@ class Database:
             try:
                 self._check_size(size)
                 self._prepare()
-            except BaseException:
+            except BaseException:  # an interrupt, too: no file stays open
                 self._connection.close()
                 raise
 

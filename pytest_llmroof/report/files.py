@@ -16,7 +16,7 @@ def write_whole(path: Path, text: str) -> None:
             file.write(text)
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
-    except BaseException:
+    except BaseException:  # an interrupt, too: no half of a file is left
         temporary.unlink(missing_ok=True)
         raise
 

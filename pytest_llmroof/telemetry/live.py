@@ -103,7 +103,7 @@ def live_window(
             live.check()
             sleep(warmup_seconds)
         live.open()
-    except BaseException:
+    except BaseException:  # an interrupt, too: nothing half-recorded is left
         recording.discard()
         raise
     try:
@@ -112,7 +112,7 @@ def live_window(
         while enough is not None and not enough(folder) and waited < max_wait_seconds:
             sleep(interval_seconds)
             waited = max(waited + interval_seconds, _monotonic() - since)
-    except BaseException:
+    except BaseException:  # an interrupt, too: nothing half-recorded is left
         live.abandon()
         raise
     try:

@@ -136,7 +136,7 @@ class Sampler:
         except SourceError as error:
             # Without its traceback, whose frames hold headers and tokens.
             return Failure(endpoint, at, error.with_traceback(None))
-        except Exception as error:
+        except Exception as error:  # one that nobody foresaw
             # Nothing of an error that nobody foresaw is repeated: it may hold the URL's query or a header.
             problem = f"the request failed ({type(error).__name__}) at {endpoint.shown}"
             return Failure(endpoint, at, SourceError(problem))

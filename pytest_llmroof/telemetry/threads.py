@@ -28,7 +28,7 @@ def apart(
     def run() -> None:
         try:
             result = function(*arguments, **more)
-        except BaseException as error:
+        except BaseException as error:  # whatever it is, it belongs to who waits for the result
             future.set_exception(error)
         else:
             future.set_result(result)
@@ -50,7 +50,7 @@ def secluded(
         return apart(name, function, *arguments, **more).result()
     except LlmroofError as error:
         told = error.with_traceback(None)
-    except Exception as error:
+    except Exception as error:  # one that nobody foresaw
         *_, place = traceback.extract_tb(error.__traceback__)
         told = SourceError(f"{problem} ({type(error).__name__} in {Path(place.filename).name}:{place.lineno})")
     raise told from None

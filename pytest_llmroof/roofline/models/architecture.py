@@ -153,4 +153,7 @@ def _merged(parts: Iterable[WeightPart]) -> Iterable[WeightPart]:
     for part in parts:
         kind = (part.access, part.ways, part.rows, part.experts, part.active)
         sizes[kind] = sizes.get(kind, 0.0) + part.bytes
-    return (WeightPart(access, size, *rest) for (access, *rest), size in sizes.items())  # type: ignore[arg-type]
+    return (
+        WeightPart(access, size, ways, rows, experts, active)
+        for (access, ways, rows, experts, active), size in sizes.items()
+    )

@@ -111,7 +111,10 @@ def llama4(config: Config, shape: Shape) -> Block:
     spread = config.numbers("no_rope_layers")
     period = config.whole("no_rope_layer_interval")
     ropes = [bool(mark) for mark in spread] or [bool((layer + 1) % period) for layer in shape.all_layers]
-    by_rope = lambda layer: CHUNKED if ropes[layer] and chunk else FULL  # noqa: E731
+
+    def by_rope(layer: int) -> str:
+        return CHUNKED if ropes[layer] and chunk else FULL
+
     found = kinds(config, shape, by_rope, (FULL, CHUNKED))
     windows = [chunk if kind == CHUNKED else None for kind in found]
     given = config.numbers("moe_layers")
