@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -63,7 +64,10 @@ def _labels(windows: Iterable[Document]) -> dict[str, str]:
 
 
 def write_reports(config: pytest.Config, document: Document) -> list[str]:
-    """Write every report that was asked for; what could not be written is returned as messages."""
+    """Write every report that was asked for; what could not be written is returned as messages.
+
+    There is no file then, nor one of an earlier run that could be taken for this one's.
+    """
     problems = []
     for path in settings(config).reports:
         module, _, function = REPORT_WRITERS[path.suffix].partition(":")
@@ -71,6 +75,8 @@ def write_reports(config: pytest.Config, document: Document) -> list[str]:
             getattr(import_module(module), function)(path, document)
         except OSError as error:
             problems.append(f"ERROR: --llmroof-report={path}: {error.strerror or error}")
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
     return problems
 
 

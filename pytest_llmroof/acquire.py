@@ -185,7 +185,7 @@ def _taken(spec: WindowSpec, folder: Path, shown: str, wait: Wait) -> Iterator[t
     for number in range(1, spec.repeat + 1):
         one, name = (folder, shown) if spec.repeat == 1 else (folder / str(number), f"{shown}/{number}")
         try:
-            _one_window(spec, found, one, spec.warmup_seconds if number == 1 else 0.0, wait)
+            _one_window(spec, found, (one, name), spec.warmup_seconds if number == 1 else 0.0, wait)
         except SourceError as error:
             if spec.repeat == 1:
                 raise
@@ -193,7 +193,10 @@ def _taken(spec: WindowSpec, folder: Path, shown: str, wait: Wait) -> Iterator[t
         yield one, name
 
 
-def _one_window(spec: WindowSpec, found: Sequence[Endpoint], folder: Path, warmup: float, wait: Wait) -> None:
+def _one_window(
+    spec: WindowSpec, found: Sequence[Endpoint], place: tuple[Path, str], warmup: float, wait: Wait
+) -> None:
+    folder, shown = place
     seconds = duration_seconds(spec)
     live_window(
         found,
@@ -204,6 +207,7 @@ def _one_window(spec: WindowSpec, found: Sequence[Endpoint], folder: Path, warmu
         enough=None if spec.min_requests is None else lambda folder: _enough(spec, folder),
         max_wait_seconds=spec.max_wait_seconds,
         sleep=wait,
+        shown=shown,
     )
     started = min((first for first, _last in _answered(folder).values()), default=0.0)
     _refuse_gone(folder, found, started + seconds, seconds)

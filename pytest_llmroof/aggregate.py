@@ -218,7 +218,7 @@ class Aggregator(Hooks):
 
             self.messages.append(no_gate_message(self.config))
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
-        elif exitstatus == pytest.ExitCode.TESTS_FAILED and self.document and not self.other_failures:
+        elif session.exitstatus == pytest.ExitCode.TESTS_FAILED and self.document and not self.other_failures:
             summary = self.document["summary"]
             unmeasured = summary["no data"] + summary["inconclusive"] + summary["impossible"]
             if unmeasured and not summary["fail"]:

@@ -7,7 +7,8 @@ from typing import Final
 
 import pytest
 
-from pytest_llmroof.errors import ConfigError
+from pytest_llmroof.errors import ConfigError, SourceError
+from pytest_llmroof.report.files import print_whole
 from pytest_llmroof.units import format_quantity
 
 
@@ -15,9 +16,9 @@ def print_list(config: pytest.Config) -> int:
     """Print one list; the run stops with exit code 0."""
     try:
         lines = list(_LISTS[config.getoption("llmroof_list")](config))
-    except ConfigError as error:
+        print_whole(("\n".join(lines) + "\n").encode())
+    except (ConfigError, SourceError) as error:
         raise pytest.UsageError(str(error)) from None
-    print("\n".join(lines))
     return 0
 
 

@@ -24,7 +24,7 @@ from pytest_llmroof.errors import Deliberate, SourceError
 from pytest_llmroof.gates.spec import WindowSpec
 from pytest_llmroof.options import settings
 from pytest_llmroof.progress import Progress
-from pytest_llmroof.rundir import run_folder
+from pytest_llmroof.rundir import run_folder, writing
 from pytest_llmroof.taken import Taken
 
 #: What messages call a recording that nobody asked to keep.
@@ -46,17 +46,27 @@ def taken(config: pytest.Config, spec: WindowSpec) -> Taken:
     Failures and interruptions are kept like successes: nobody else waits for the same server again. A worker that is
     killed in it gives the lock back, and the next one measures.
     """
-    stored = run_folder(config) / f"{_key(spec.id)}.json"
-    with _locked(stored.with_suffix(".lock")):
-        if stored.exists():
-            return Taken.read(stored)
-        try:
-            found = _take(config, spec)
-        except BaseException:
+    try:
+        with writing():
+            stored = run_folder(config) / f"{_key(spec.id)}.json"
+            with _locked(stored.with_suffix(".lock")):
+                return _taken_once(config, spec, stored)
+    except SourceError as error:
+        return Taken.failed(error)
+
+
+def _taken_once(config: pytest.Config, spec: WindowSpec, stored: Path) -> Taken:
+    if stored.exists():
+        return Taken.read(stored)
+    try:
+        found = _take(config, spec)
+    except BaseException:
+        # What can't be written must not hide that somebody interrupts the run.
+        with contextlib.suppress(OSError):
             _INTERRUPTED.write(stored)
-            raise
-        found.write(stored)
-        return found
+        raise
+    found.write(stored)
+    return found
 
 
 def timeout_seconds(spec: WindowSpec) -> float:
@@ -81,10 +91,11 @@ class Frame:
             return  # A rerun of the test: its window stands, as gates are not measured again until they are green.
         frames[self.spec.id] = None
         try:
-            self._locks.enter_context(_hold(self.config, self.spec))
-            with _place(self.config, self.spec) as (folder, shown):
-                self._framing = AskedFraming(self.spec) if asks(self.spec) else Framing(self.spec, folder, shown)
-                self._framing.open()
+            with writing():
+                self._locks.enter_context(_hold(self.config, self.spec))
+                with _place(self.config, self.spec) as (folder, shown):
+                    self._framing = AskedFraming(self.spec) if asks(self.spec) else Framing(self.spec, folder, shown)
+                    self._framing.open()
         except SourceError as error:
             frames[self.spec.id] = Taken.failed(error)
             self._locks.close()
@@ -104,8 +115,7 @@ class Frame:
             except BaseException:
                 self.abandon()
                 raise
-        frames[self.spec.id] = found
-        found.write(run_folder(self.config) / f"{_key(f'{os.getpid()} {self.spec.id}')}.json")
+        frames[self.spec.id] = _noted(self.config, self.spec, found)
 
     def abandon(self) -> None:
         """The load did not get to its end: there is no window, and a rerun of the test opens a new one."""
@@ -126,12 +136,21 @@ def probed(config: pytest.Config, spec: WindowSpec, server: str, take_it: Callab
     if isinstance(frames.get(spec.id), Taken):
         return  # A rerun of the test: its window stands.
     try:
-        with _hold(config, spec, server), _place(config, spec) as (folder, shown):
+        with writing(), _hold(config, spec, server), _place(config, spec) as (folder, shown):
             found = take_it(folder, shown)
     except SourceError as error:
         found = Taken.failed(error)
-    frames[spec.id] = found
-    found.write(run_folder(config) / f"{_key(f'{os.getpid()} {spec.id}')}.json")
+    frames[spec.id] = _noted(config, spec, found)
+
+
+def _noted(config: pytest.Config, spec: WindowSpec, found: Taken) -> Taken:
+    """What was recorded around a load, noted for whoever names the recordings of the run."""
+    try:
+        with writing():
+            found.write(run_folder(config) / f"{_key(f'{os.getpid()} {spec.id}')}.json")
+    except SourceError as error:
+        return Taken.failed(error)
+    return found
 
 
 def framed(config: pytest.Config, spec: WindowSpec) -> Taken | None:

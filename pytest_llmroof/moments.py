@@ -15,7 +15,7 @@ import pytest
 from pytest_llmroof.asked import ask, with_common_end
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.gates.spec import TelemetrySource, WindowSpec
-from pytest_llmroof.rundir import run_folder
+from pytest_llmroof.rundir import run_folder, writing
 from pytest_llmroof.taken import Taken
 from pytest_llmroof.telemetry.question import end_of
 
@@ -29,6 +29,14 @@ def asked_once(config: pytest.Config, spec: WindowSpec, taken: Taken | None = No
         return taken
     if taken is not None and taken.block is not None:
         return replace(taken, window=None)
+    try:
+        with writing():
+            return _asked_once(config, spec)
+    except SourceError as error:
+        return Taken.failed(error)
+
+
+def _asked_once(config: pytest.Config, spec: WindowSpec) -> Taken:
     spec = with_fixed_end(config, spec)
     if not hasattr(config, "workerinput"):
         return _asked(spec)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+
+from pytest_llmroof.errors import SourceError
 
 #: Under which key the controller tells its workers of the folder.
 _WORKER_KEY: Final = "llmroof_dir"
@@ -30,6 +33,16 @@ def run_folder(config: pytest.Config) -> Path:
             found.mkdir(mode=0o700, parents=True, exist_ok=True)
         config.stash[_FOLDER] = found
     return found
+
+
+@contextlib.contextmanager
+def writing() -> Iterator[None]:
+    """Around whatever writes into the run's folder: what the disk does not take is a SourceError."""
+    try:
+        yield
+    except OSError as error:
+        problem = f"the run's temporary files can't be written: {error.strerror or error}"
+        raise SourceError(problem, "is the disk full?") from None
 
 
 class RunFolder:

@@ -1,10 +1,13 @@
-"""Files of reports: there whole, or not at all."""
+"""Files of reports: there whole, or not at all. Standard output: written whole, or an error that says so."""
 
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from pathlib import Path
+
+from pytest_llmroof.errors import SourceError
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -19,6 +22,20 @@ def write_whole(path: Path, text: str) -> None:
     except BaseException:  # an interrupt, too: no half of a file is left
         temporary.unlink(missing_ok=True)
         raise
+
+
+def print_whole(text: bytes) -> None:
+    """Write to standard output, as UTF-8 like any file. SourceError where it does not take all of it."""
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        # The interpreter writes what is left at its end, and would complain in words of its own.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        raise SourceError(f"standard output can't be written: {error.strerror or error}") from None
 
 
 def _umask() -> int:

@@ -11,6 +11,7 @@ from typing import Final
 
 from pytest_llmroof.errors import LlmroofError, SourceError
 from pytest_llmroof.report.calibrate import calibrated
+from pytest_llmroof.report.files import print_whole
 from pytest_llmroof.report.json_report import load
 from pytest_llmroof.report.ratchet import ratcheted
 from pytest_llmroof.report.starter import starter
@@ -43,20 +44,18 @@ def run(options: argparse.Namespace, command: Sequence[str] | None = None) -> in
     """Print the gate file; 2 and one sentence on standard error where that cannot be done."""
     try:
         text = _text(options, command)
+        if text is not None:
+            print_whole(((editor_line() if options.ratchet is None else "") + text).encode())
+            return 0
     except LlmroofError as error:
         print(f"init: {error}", file=sys.stderr)
         return _USAGE_ERROR
-    if text is None:
-        print(
-            "init: give --from=REPORT.json (with --ratchet=GATES.yaml to tighten that file), or both --model=NAME and "
-            "--gpu=NAME",
-            file=sys.stderr,
-        )
-        return _USAGE_ERROR
-    if options.ratchet is None:
-        sys.stdout.write(editor_line())
-    sys.stdout.write(text)
-    return 0
+    print(
+        "init: give --from=REPORT.json (with --ratchet=GATES.yaml to tighten that file), or both --model=NAME and "
+        "--gpu=NAME",
+        file=sys.stderr,
+    )
+    return _USAGE_ERROR
 
 
 def editor_line() -> str:

@@ -12,6 +12,7 @@ from typing import Final
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.formats import REPORT_WRITERS
+from pytest_llmroof.report.files import print_whole
 from pytest_llmroof.report.json_report import load_whole
 from pytest_llmroof.report.wire import Document, visible
 
@@ -62,12 +63,14 @@ def _render(document: Document, name: str, ending: str, target: str) -> None:
     if target != _STDOUT:
         _write(document, name, ending, Path(target))
         return
-    with tempfile.TemporaryDirectory(prefix="llmroof-") as folder:
-        path = Path(folder) / f"report{ending}"
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="llmroof-")
+    except OSError as error:
+        raise SourceError(f"no temporary file can be written: {error.strerror or error}", "is the disk full?") from None
+    with folder:
+        path = Path(folder.name) / f"report{ending}"
         _write(document, name, ending, path)
-        sys.stdout.flush()
-        sys.stdout.buffer.write(path.read_bytes())
-        sys.stdout.flush()
+        print_whole(path.read_bytes())
 
 
 def _write(document: Document, name: str, ending: str, path: Path) -> None:

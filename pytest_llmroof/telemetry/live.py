@@ -86,8 +86,9 @@ def live_window(
     enough: Callable[[Path], bool] | None = None,
     max_wait_seconds: float = 600.0,
     sleep: Callable[[float], object] = time.sleep,
+    shown: str | None = None,
 ) -> Path:
-    """Record ``endpoints`` into an empty or new ``folder``, which then is telemetry like any recording.
+    """Record ``endpoints`` into an empty or new ``folder`` (called ``shown``): telemetry like any recording.
 
     Takes ``warmup_seconds`` (before its first scrape) and ``duration_seconds``; where ``enough`` is given, it is asked
     after that, every interval, whether the folder's pages suffice, for ``max_wait_seconds`` more at most, the time that
@@ -95,8 +96,8 @@ def live_window(
     SourceError where an endpoint does not answer the first scrape. ConfigError where the folder can't be used.
     """
     recording = Recording(
-        folder, endpoints, interval_seconds=interval_seconds, warmup_seconds=warmup_seconds
-    )  # fmt: skip
+        folder, endpoints, interval_seconds=interval_seconds, warmup_seconds=warmup_seconds, shown=shown
+    )
     live = LiveRecording(endpoints, recording, interval_seconds)
     try:
         if warmup_seconds:
