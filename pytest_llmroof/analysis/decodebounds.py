@@ -10,6 +10,7 @@ from pytest_llmroof.analysis.measurement import Measurement
 from pytest_llmroof.analysis.sources import Roofs, cannot
 from pytest_llmroof.analysis.thresholds import remedy, threshold
 from pytest_llmroof.analysis.tokens import observations, total
+from pytest_llmroof.analysis.vendors import profile_wanted, vendor_of
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.roofline.roof import achievable, typical
 from pytest_llmroof.roofline.step import StepCost
@@ -51,7 +52,7 @@ def as_lower_bound(measured: Measurement, undecided: str, settle: str) -> Measur
     )
 
 
-def only_what_fits(measured: Measurement) -> Measurement:
+def only_what_fits(facts: WindowFacts, measured: Measurement) -> Measurement:
     """A utilisation whose value is above what hardware can do, its low end being below: the low end alone is certain.
 
     Experts that a step reads are expected under even routing. Where that would take more than all of the bandwidth, the
@@ -63,7 +64,7 @@ def only_what_fits(measured: Measurement) -> Measurement:
         measured,
         f"its means (of experts under even routing, of lengths) would take {measured.value * 100:.0f} % of the "
         "roof: what was read is less, but not known, or tensor_parallel, weights or gpu are not what runs",
-        "check these, then " + remedy("profile"),
+        "check these, then " + profile_wanted(vendor_of(facts)),
     )
 
 

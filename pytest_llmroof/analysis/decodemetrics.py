@@ -30,6 +30,7 @@ from pytest_llmroof.analysis.sources import (
 )
 from pytest_llmroof.analysis.thresholds import remedy, threshold
 from pytest_llmroof.analysis.tokens import observations
+from pytest_llmroof.analysis.vendors import profile_wanted, vendor_of
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.roofline.cost import floor, model_flops, step_cost
 from pytest_llmroof.roofline.roof import achievable
@@ -105,7 +106,7 @@ def _mbu(facts: WindowFacts, decode: DecodeFacts, against: Roofs) -> Outcome:
         measured = as_lower_bound(measured, f"{reason}: between the weights alone and a full cache", settle)
     elif decode.only_longest is not None:
         measured = as_lower_bound(measured, *no_context(facts))
-    measured = only_what_fits(measured)
+    measured = only_what_fits(facts, measured)
     return between_if_interleaved(facts, decode, against, measured, most / moved)
 
 
@@ -150,7 +151,7 @@ def _floor(facts: WindowFacts, decode: DecodeFacts, against: Roofs) -> Outcome:
     if not lacks_context(facts):
         if measured.value > decode.step_seconds.high * (1 + threshold("impossible")):
             reason = "even routing to experts would take longer than the step took: what was read is less"
-            return as_lower_bound(measured, reason, remedy("profile"))
+            return as_lower_bound(measured, reason, profile_wanted(vendor_of(facts)))
         return measured
     full = most_bytes(facts, decode, costs["high"], against) / (against.bandwidth * costs["high"].gpus)
     spanning = replace(measured, bounded=Bounded(bounded.low, bounded.low, max(bounded.high, full)))
@@ -199,7 +200,7 @@ def _settle(facts: WindowFacts, decode: DecodeFacts, costs: dict[str, StepCost])
     if time >= max(experts, cache):
         return "samples of the load, which tell how many microbatches are under way: " + remedy("record")
     if experts >= cache:
-        return "a profile, which tells how evenly tokens are routed to experts: " + remedy("profile")
+        return "a profile, which tells how evenly tokens are routed to experts: " + profile_wanted(vendor_of(facts))
     return remedy("one_length")
 
 

@@ -32,7 +32,7 @@ from pytest_llmroof.analysis.remedies import remedies
 from pytest_llmroof.analysis.scenarios import combined_name, combined_title, missing, without_scenario
 from pytest_llmroof.analysis.sources import with_remedy
 from pytest_llmroof.analysis.thresholds import remedy
-from pytest_llmroof.analysis.vendors import vendor_of
+from pytest_llmroof.analysis.vendors import profile_wanted, vendor_of
 
 _WINDOWS: Final = ("window", "whole")
 #: The instruments that show timelines.
@@ -237,17 +237,20 @@ def _of_kernels(facts: WindowFacts, finding: Finding) -> Iterator[Evidence]:
             yield Evidence("F", True, quote, table.location)
 
 
-def _ranks_missing(split: Attribution | None, observed: Observed | None, letters: tuple[str, ...]) -> Iterator[str]:
+def _ranks_missing(
+    facts: WindowFacts, split: Attribution | None, observed: Observed | None, letters: tuple[str, ...]
+) -> Iterator[str]:
     """Ranks wait for one whose own trace is not here, or may do so."""
     if observed is None or not observed.partial or split is None:
         return
+    wanted = profile_wanted(vendor_of(facts))
     seen = f"{observed.ranks} of {observed.ranks_of} ranks {'was' if observed.ranks == 1 else 'were'} profiled"
     if observed.late_rank is None and split.share("exposed communication: waiting") >= threshold("lost_share"):
-        yield f"{seen}, not the late one; {remedy('profile')}"
+        yield f"{seen}, not the late one; {wanted}"
     elif observed.ranks > 1 and "C" in letters and late_rank_possible(split, observed):
         others = sorted(set(range(observed.ranks_of)) - set(observed.captured)) if observed.captured else []
         which = f", not {_numbered(others)}" if others else ""
-        yield f"{seen}{which}: whether all of them wait for another one; {remedy('profile')}"
+        yield f"{seen}{which}: whether all of them wait for another one; {wanted}"
 
 
 def _numbered(ranks: list[int]) -> str:
@@ -274,7 +277,7 @@ def _missing(
         yield remedy("prefill_window")
     if split is None and of == "decode" and facts.decode is None:
         yield remedy("decode_window")
-    yield from _ranks_missing(split, observed, finding.letters)
+    yield from _ranks_missing(facts, split, observed, finding.letters)
     unexplained = finding.letters == ("E",) and finding.cause is None
     if finding.letters == ("G",) or unexplained or finding.confidence == "low":
         letters = finding.letters or ((PARTS[of][1],) if of in PARTS else ())

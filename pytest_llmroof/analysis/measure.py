@@ -25,6 +25,7 @@ from pytest_llmroof.analysis.metrics import Metric, find_metric, metric_names, m
 from pytest_llmroof.analysis.rates import RATES
 from pytest_llmroof.analysis.sources import lacks
 from pytest_llmroof.analysis.thresholds import remedy, threshold
+from pytest_llmroof.analysis.vendors import elsewhere_for, remedy_for, vendor_of
 from pytest_llmroof.analysis.workmetrics import prefill_metric, window_metric
 from pytest_llmroof.data import load
 from pytest_llmroof.errors import ConfigError
@@ -90,7 +91,7 @@ class Measurements(Mapping[str, Outcome]):
             if (lacking := lacks(name, self.facts.deployment, need)) is not None:
                 # Where no source here tells it, naming a GPU would not help.
                 blind = name in HARDWARE and self.facts.window.hardware is None
-                return hardware_metric(self.facts, name) if blind else _elsewhere(name) or lacking
+                return hardware_metric(self.facts, name) if blind else _elsewhere(self.facts, name) or lacking
         measured = self._sound(name, metric, self._taken(name, metric))
         if not isinstance(measured, Measurement) or metric.needs != ("gpu", "model") or not self._alternatives:
             return measured
@@ -112,7 +113,7 @@ class Measurements(Mapping[str, Outcome]):
         """
         profile = self.facts.profile
         if profile is None or profile.kernels is None:
-            return _summed(name, profile) or _refused_kernels(name, profile) if name != "hfu" else None
+            return _summed(name, profile) or _refused_kernels(self.facts, name) if name != "hfu" else None
         from pytest_llmroof.analysis.kernelmetrics import kernel_outcome
 
         outcome = kernel_outcome(profile.kernels, self.facts.deployment.accelerator, name)
@@ -224,7 +225,7 @@ def _measure(facts: WindowFacts, name: str) -> Outcome:
         from pytest_llmroof.analysis.timelinemetrics import timeline_metric
 
         return timeline_metric(facts, name)
-    if (elsewhere := _elsewhere(name)) is not None:
+    if (elsewhere := _elsewhere(facts, name)) is not None:
         return elsewhere
     if facts.idle and name != "errors.rate":
         if steps := facts.window.counter("steps"):
@@ -252,13 +253,14 @@ def _family(name: str) -> str:
     return name.partition("(")[0].partition(".")[0]
 
 
-def _elsewhere(name: str) -> NoData | None:
+def _elsewhere(facts: WindowFacts, name: str) -> NoData | None:
     """No data for what no engine exports: which source would tell."""
     sources: Mapping[str, tuple[str, str]] = load("measuring.yaml")["elsewhere"]
     if _family(name) not in sources or name in HARDWARE:
         return None
     key, reason = sources[_family(name)]
-    return NoData(name, reason, remedy(key))
+    vendor = vendor_of(facts)
+    return NoData(name, elsewhere_for(_family(name), reason, vendor), remedy_for(key, vendor))
 
 
 def _summed(name: str, profile: Profile | None) -> Outcome | None:
@@ -271,11 +273,11 @@ def _summed(name: str, profile: Profile | None) -> Outcome | None:
     return next((outcome for outcome in found if outcome is not None), None)
 
 
-def _refused_kernels(name: str, profile: Profile | None) -> NoData | None:
+def _refused_kernels(facts: WindowFacts, name: str) -> NoData | None:
     """Why a report of kernels that was named is not read."""
-    for refused in profile.refused if profile is not None else ():
+    for refused in facts.profile.refused if facts.profile is not None else ():
         if refused.file.kind in ("ncu report", "ncu csv"):
-            return NoData(name, refused.reason, refused.remedy or remedy("ncu"))
+            return NoData(name, refused.reason, refused.remedy or remedy_for("ncu", vendor_of(facts)))
     return None
 
 

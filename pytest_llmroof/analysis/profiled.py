@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from pytest_llmroof.analysis.communication import communicates
 from pytest_llmroof.analysis.hardware_serving import degree_known
-from pytest_llmroof.analysis.thresholds import remedy, threshold
+from pytest_llmroof.analysis.thresholds import threshold
+from pytest_llmroof.analysis.vendors import profile_wanted, vendor_of
 from pytest_llmroof.profiles.profile import Profile
 
 if TYPE_CHECKING:
@@ -39,14 +40,14 @@ class Silent:
 
 def parts(facts: WindowFacts) -> tuple[Part, ...] | Silent:
     """The part of every device that was profiled; why there is none, where profiles were given."""
-    profile = facts.profile
+    profile, wanted = facts.profile, profile_wanted(vendor_of(facts))
     if profile is None:
-        return Silent("no profile is among the telemetry", remedy("profile"))
+        return Silent("no profile is among the telemetry", wanted)
     if not profile.timelines:
-        return _nothing(profile)
+        return _nothing(profile, wanted)
     sound = [one for one in profile.timelines if one.abstain is None]
     if not sound:
-        return Silent(profile.timelines[0].abstain or "the profile tells nothing", remedy("profile"))
+        return Silent(profile.timelines[0].abstain or "the profile tells nothing", wanted)
     if degree_known(facts.deployment) and not communicates(facts.deployment):
         sound = [_alone(one) for one in sound]
     found = [_part(one, facts.phase) for one in sound]
@@ -55,7 +56,7 @@ def parts(facts: WindowFacts) -> tuple[Part, ...] | Silent:
         seen = " and ".join(sorted({str(phase) for one in sound for phase in one.steps if phase is not None}))
         return Silent(
             f"{source_of(sound)} holds {seen} steps only, and the window is a {facts.phase} one",
-            f"profile a few steps of {facts.phase}: {remedy('profile')}",
+            f"profile a few steps of {facts.phase}: {wanted}",
         )
     return chosen
 
@@ -103,15 +104,15 @@ def _without_communication(shares: Shares) -> Shares:
     return replace(shares, communication=0.0, exposed=0.0, transport=0.0, waiting=0.0, hidden=0.0)
 
 
-def _nothing(profile: Profile) -> Silent:
+def _nothing(profile: Profile, wanted: str) -> Silent:
     """Why no timeline was read."""
     timelines = [one for one in profile.refused if not one.file.kind.startswith("ncu")]
     if timelines:
         first = timelines[0]
-        return Silent(first.reason, first.remedy or remedy("profile"))
+        return Silent(first.reason, first.remedy or wanted)
     if profile.summaries:
         refusal = profile.summaries[0].refusal()
         return Silent(refusal.reason, refusal.remedy)
     return Silent(
-        f"{', '.join(file.location for file in profile.read)} holds no timeline: kernels one by one", remedy("profile")
+        f"{', '.join(file.location for file in profile.read)} holds no timeline: kernels one by one", wanted
     )

@@ -12,7 +12,7 @@ from pytest_llmroof.analysis.hardware_serving import degree_known
 from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome
 from pytest_llmroof.analysis.metrics import find_metric
 from pytest_llmroof.analysis.profiled import Part, Silent, parts, source_of
-from pytest_llmroof.analysis.thresholds import remedy
+from pytest_llmroof.analysis.vendors import profile_wanted, vendor_of
 from pytest_llmroof.bounded import Bounded
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def timeline_metric(facts: WindowFacts, name: str) -> Outcome:
         values = [part.figures.graph_launched for part in found]
         return _measured(found, name, _mean(values, values), "kernel time that graph replays launched, over all of it")
     if (reason := _untellable(found, name)) is not None:
-        what = remedy("profile")
+        what = profile_wanted(vendor_of(facts))
         if reason == _OPAQUE and not degree_known(facts.deployment):
             what += "; where one GPU serves the model alone, `tensor_parallel: 1` says that there is none"
         return NoData(name, f"{source_of([part.figures for part in found])}: {reason}", what)

@@ -43,6 +43,13 @@ def remedy_for(name: str, vendor: str) -> str | None:
     return _text(_said("measuring", name, vendor), str(load("measuring.yaml")["remedies"][name]))
 
 
+def profile_wanted(vendor: str) -> str:
+    """How to take a profile of a server: PyTorch's is everybody's."""
+    words = remedy_for("profile", vendor)
+    assert words is not None
+    return words
+
+
 def elsewhere_for(key: str, reason: str, vendor: str) -> str:
     """Why engine metrics do not hold something, and who would tell."""
     return _text(_said("elsewhere", key, vendor), reason) or reason

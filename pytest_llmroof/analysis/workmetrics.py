@@ -71,7 +71,7 @@ def window_metric(facts: WindowFacts, metric: str) -> Outcome:
         return not_exported(facts, metric, "count of tokens", "counter")
     measured = _WINDOW[metric](facts, against, work)
     if metric != "window.mfu" and isinstance(measured, Measurement):
-        measured = only_what_fits(measured)
+        measured = only_what_fits(facts, measured)
     if metric == "window.mfu" or not isinstance(measured, Measurement) or not lacks_context(facts):
         return measured
     reason, settle = no_context(facts)

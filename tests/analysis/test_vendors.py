@@ -141,6 +141,21 @@ def test_counters_that_are_missing_are_the_vendor_s() -> None:
     assert not NVIDIAS.search(each.reason + str(each.remedy))
 
 
+@pytest.mark.parametrize("name", ["timeline.idle", "kernels(gemm).mfu", "hfu", "hardware.idle"])
+def test_what_no_engine_exports_is_told_by_the_vendor_s_tools(name: str) -> None:
+    for board in (accelerator("mi300x"), CPU):
+        found = measure(gather(window(), llama_8b(accelerator=board)))[name]
+        assert isinstance(found, NoData)
+        assert not NVIDIAS.search(found.reason + str(found.remedy)), (board.name, found)
+    nvidia = measure(gather(window(), llama_8b()))[name]
+    assert isinstance(nvidia, NoData)
+    assert NVIDIAS.search(nvidia.reason + str(nvidia.remedy))
+    if name == "timeline.idle":
+        amd = measure(gather(window(), llama_8b(accelerator=accelerator("mi300x"))))[name]
+        assert isinstance(amd, NoData)
+        assert "torch_profiler_dir" in str(amd.remedy)  # PyTorch's own profiler is everybody's
+
+
 def test_the_command_for_a_low_clock() -> None:
     assert str(clock_command("unknown", "NVIDIA")).startswith("nvidia-smi -q -d")
     assert str(clock_command("thermal", "AMD")).startswith("amd-smi metric")
