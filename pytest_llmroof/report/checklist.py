@@ -91,13 +91,13 @@ def _why_not(window: Document, gate: Document) -> Iterator[str]:
     """The finding, what the gate is for, and what to do: a sentence each. Which of several causes comes first."""
     yield _reason(gate)
     if gate["why"]:
-        yield f"Asked because: {inert(one_line(gate['why'])).rstrip('.;')}."
+        yield _closed(f"Asked because: {inert(one_line(gate['why']))}")
     diagnosis = diagnosis_of(window, gate) if gate["verdict"] == "fail" else None
     if diagnosis is None:
         return
     several = len(diagnosis["candidates"]) > 1
     if several and diagnosis["missing"]:
-        yield f"To find the cause: {inert(_without_command(diagnosis['missing'][0]))}."
+        yield _closed(f"To find the cause: {inert(_without_command(diagnosis['missing'][0]))}")
     if diagnosis["remedies"]:
         first = diagnosis["remedies"][0]
         label = "A guess until then" if several else "To try first"
@@ -110,11 +110,17 @@ def _without_command(missing: str) -> str:
     return ": ".join(one_line(missing).split(": ")[:2]).rstrip(".;")
 
 
+def _closed(sentence: str) -> str:
+    """A sentence with one mark at its end."""
+    sentence = sentence.rstrip(".;")
+    return sentence if sentence.endswith(("?", "!", "…")) else f"{sentence}."
+
+
 def _reason(gate: Document) -> str:
     """One plain sentence: what the finding means, or why there is none."""
     said = gate["in_words"] if gate["verdict"] in ("fail", "inconclusive") else gate["reason"]
     plain = inert(said or gate["reason"] or gate["in_words"] or "no reason was given")
-    return f"{plain[:1].upper()}{plain[1:]}".rstrip(".;") + "."
+    return _closed(f"{plain[:1].upper()}{plain[1:]}")
 
 
 def _deviations(gate: Document) -> Iterator[str]:
@@ -123,12 +129,12 @@ def _deviations(gate: Document) -> Iterator[str]:
     if word == "warned":
         yield f"a warning, which blocks nothing: {_reason(gate)}"
     if word in ("pass", "fail", "warned") and gate["approximate"]:
-        yield f"approximate: {inert(gate['reason'] or 'the measurement is not exact enough')}".rstrip(".;") + "."
+        yield _closed(f"approximate: {inert(gate['reason'] or 'the measurement is not exact enough')}")
     if gate["default"] and word != "not run":
         limit = precise(gate["limit_written"], gate["unit"])
         yield f"the limit of {inert(limit)} is the default, nobody set it."
     if gate["baseline"] and word != "not run":
-        yield from (f"{inert(one_line(condition)).rstrip('.;')}." for condition in gate["baseline"]["conditions"])
+        yield from (_closed(inert(one_line(condition))) for condition in gate["baseline"]["conditions"])
 
 
 def _changes(window: Document) -> Iterator[str]:

@@ -24,6 +24,8 @@ _TAKEN: Final = re.compile(
     r"|\b(?=[0-9a-f]*\d)[0-9a-f]{7,40}\b|\.\.\.[0-9a-f]{7}"
 )
 
+#: What closes a phrase behind a word, and is no part of an address that somebody copies.
+_CLOSING: Final = ",;.?)"
 
 #: Nobody reads more of a name or a reason in a list.
 _LONGEST: Final = 400
@@ -36,7 +38,8 @@ def inert(text: str) -> str:
 
 def _word(word: str) -> str:
     if _TAKEN.search(word):
-        return code(word)
+        body = word.rstrip(_CLOSING)
+        return code(body) + word[len(body) :] if _TAKEN.search(body) else code(word)
     word = _MARKUP.sub(r"\\\g<0>", word)
     word = _EDGE.sub(r"\\_", word)
     return _TAG.sub("&lt;", _ENTITY.sub("&amp;", word))

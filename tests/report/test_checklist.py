@@ -187,6 +187,27 @@ def test_code_holds_whatever_fences_its_text_has(text: str) -> None:
         assert page(code(text)).tags == ["p", "code"]
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("commit abc1234, engine vllm", "commit `abc1234`, engine vllm"),
+        ("at http://127.0.0.1:9/metrics; is", "at `http://127.0.0.1:9/metrics`; is"),
+        ("(see http://host/a.html).", "(see `http://host/a.html`)."),
+        ("www.", "`www.`"),  # without its point it would begin no address: all of it stays
+    ],
+)
+def test_a_mark_behind_an_address_is_no_part_of_it(text: str, shown: str) -> None:
+    assert inert(text) == shown
+
+
+def test_a_question_has_its_mark_and_no_stop() -> None:
+    gone = made.no_data(reason="connection refused; is the server running?")
+    asked = of(made.verdict(made.gate(), gone, "no data"))
+    assert [line.partition(": ")[2] for line in section(asked, "Not ticked")] == [
+        "Connection refused; is the server running?"
+    ]
+
+
 def test_ten_thousand_gates_are_ten_thousand_boxes() -> None:
     text = checklist.rendered(reports.many())
     assert text.count("\n- [x] ") == 8_000
