@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pytest_llmroof.errors import ConfigErrors, Position
+from pytest_llmroof.errors import ConfigError, ConfigErrors, Position
 from pytest_llmroof.gates import document, grammar, schema
 from pytest_llmroof.gates.file import load_gate_file
 from pytest_llmroof.gates.spec import WindowSpec
@@ -316,6 +316,33 @@ def test_default_gates_wait_for_the_phase_only_where_files_tell_it(load: Loader)
         assert "a window without gates needs its phase" in load.error(f"windows: {{w: {{{keys}}}}}")
 
 
+def test_a_window_with_a_wrong_key_is_not_told_about_a_phase_as_well(load: Loader) -> None:
+    """It may have been meant for the phase."""
+    assert load.error("windows: {w: {phas: decode}}").startswith("1:15: windows.w.phas: unknown key 'phas'")
+
+
+def test_names_are_looked_up_where_something_else_is_wrong_already(tmp_path: Path) -> None:
+    """Mappings are left out: what is wrong in them was said."""
+    seen: list[tuple[object, object, object]] = []
+
+    def look_up(spec: WindowSpec) -> None:
+        seen.append((spec.gpu, spec.model, spec.deployment))
+        if spec.gpu == "h1000":
+            raise ConfigError("unknown accelerator 'h1000'", spec.positions["gpu"])
+
+    path = tmp_path / "llmroof.yaml"
+    path.write_text(
+        "deployment: {tensor_parallel: 2}\nwindows:\n  a: {phase: decode, gpu: h1000, model: {parameters: 7e9}}\n"
+        "  b: {phase: decode, gpu: {name: x, memory: 80GB}, model: m, zzz: 1}\n"
+    )
+    with pytest.raises(ConfigErrors) as caught:
+        load_gate_file(path, tmp_path, look_up)
+    assert seen == [("h1000", None, {}), (None, "m", {})]
+    first, second = map(str, caught.value.errors)
+    assert first == "llmroof.yaml:3:27: unknown accelerator 'h1000'"
+    assert second.startswith("llmroof.yaml:4:62: windows.b.zzz: unknown key 'zzz'")
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [
@@ -486,6 +513,20 @@ def test_variables_come_from_the_environment(load: Loader, monkeypatch: pytest.M
     assert source.options["headers"] == {"Authorization": "Bearer s3cret-s3cret"}
     assert spec.live
     assert "s3cret" not in repr(spec)
+
+
+def test_a_variable_that_a_window_replaces_may_be_unset(load: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TP", "PP", "GPU"):
+        monkeypatch.delenv(name, raising=False)
+    a, b, c = load("""
+        gpu: "${GPU}"
+        deployment: {tensor_parallel: "${TP}", pipeline_parallel: "${PP}"}
+        windows:
+          a: {phase: decode, gpu: h100, deployment: {pipeline_parallel: 1}}
+          b: {phase: decode, deployment: {tensor_parallel: 2, pipeline_parallel: 1}}
+          c: {phase: decode, gpu: {name: mine}}
+    """)
+    assert [set(spec.unset) for spec in (a, b, c)] == [{"TP"}, {"GPU"}, {"TP", "PP"}]
 
 
 def test_an_unset_variable_is_named_and_is_no_error(load: Loader, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,16 @@ def test_what_a_gate_says(expression: str, canonical: str, limit: Limit) -> None
     assert canonical.startswith(f"{gate.metric} {gate.operator} ")
 
 
+def test_a_number_that_may_be_meant_in_per_cent_is_asked_about_once() -> None:
+    def problem(expression: str) -> str:
+        with pytest.raises(ConfigError) as error:
+            parse_gate(expression)
+        return str(error.value)
+
+    assert problem("decode.mbu >= 2").count("did you mean") == 1
+    assert "a share cannot exceed 100 % (did you mean 1.9%?)" in problem("decode.mbu >= 1.9")
+
+
 def test_the_item_name_holds_nothing_that_pytest_splits_at() -> None:
     gate = parse_gate("kernels(cutlass::gemm[a-z]*).mfu >= 75%")
     assert gate.canonical == "kernels(cutlass::gemm[a-z]*).mfu >= 75%"

@@ -205,7 +205,11 @@ def test_a_regression_inside_the_noise_is_approximate() -> None:
     verdict = judge(parse_gate("tpot.p99 <= baseline"), seconds(0.042, 0.042, 0.042), baseline=noisy)
     assert (verdict.word, verdict.approximate) == ("fail", True)
     assert verdict.reason is not None
-    assert "5 baseline windows" in verdict.reason
+    assert "within the noise of 5 baseline windows (" in verdict.reason
+    single = judge(
+        parse_gate("tpot.p99 <= baseline"), seconds(0.042, 0.042, 0.042), baseline=replace(noisy, windows=1)
+    )
+    assert "within the noise of 1 baseline window (" in (single.reason or "")
     clear = judge(parse_gate("tpot.p99 <= 1.2x baseline"), seconds(0.042, 0.042, 0.042), baseline=noisy)
     assert (clear.word, clear.approximate) == ("pass", False)
     absolute = judge(parse_gate("tpot.p99 <= 40ms"), seconds(0.042, 0.042, 0.042), baseline=noisy)

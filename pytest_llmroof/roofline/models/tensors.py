@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -73,10 +73,3 @@ class Tensor:
         if self.tied:
             return [*([replace(self, tied=False)] if first else []), *([self] if last else [])]
         return [self] if (first if self.path in _AT_THE_INPUT else last) else []
-
-    def places(self) -> Iterator[tuple[int | None, str]]:
-        """Each layer it stands in with the path there; ``{expert}`` is left open."""
-        if not self.layers:
-            yield None, self.path
-        for layer in self.layers:
-            yield layer, self.path.replace("{layer}", str(layer))
