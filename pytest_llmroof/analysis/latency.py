@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Final
 
 from pytest_llmroof.analysis.facts import WindowFacts
@@ -104,25 +105,20 @@ def _percentile(
     low, high = (format_quantity(edge, "seconds") for edge in found.edges)
     statistic = metric.removeprefix(f"{base}.")
     ranks = f"interval from exact binomial ranks (95 %) over {_units(facts, base)}"
-    common = {"metric": metric, "bounded": found.bounded, "source": source(facts.window, base)}
+    measured = partial(
+        Measurement, metric=metric, bounded=found.bounded, source=source(facts.window, base), unit="seconds",
+        samples=round(histogram.count), bucketed=True,
+    )  # fmt: skip
     if found.beyond:
-        return Measurement(
-            **common,  # type: ignore[arg-type]
-            unit="seconds",
+        return measured(
             method=f"{statistic} of {what}: in the last, open bucket of its histogram; {ranks}",
-            samples=round(histogram.count),
             judged_by="bounds",
             undecided=f"{statistic} lies beyond the last bucket: above {low}, however far",
             settle=remedy("per_request"),
-            bucketed=True,
         )
-    return Measurement(
-        **common,  # type: ignore[arg-type]
-        unit="seconds",
+    return measured(
         method=f"{statistic} of {what}, interpolated in its histogram bucket {low} .. {high}; {ranks}",
-        samples=round(histogram.count),
         settle=_settle(facts, base, histogram, found),
-        bucketed=True,
     )
 
 

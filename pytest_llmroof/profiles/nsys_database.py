@@ -133,7 +133,7 @@ class Database:
         variants.sort(key=lambda known: int(known.rpartition("_v")[2]), reverse=True)
         for known in (name.lower(), *variants):
             table = self.tables.get(known)
-            if table is not None and next(self.rows(f'SELECT 1 FROM "{table.name}" LIMIT 1'), None):  # noqa: S608
+            if table is not None and next(self.rows(f'SELECT 1 FROM "{table.name}" LIMIT 1'), None):
                 return table
         return None
 
@@ -144,7 +144,7 @@ class Database:
 
     def numbers(self, table: Table, expressions: Sequence[str], where: str = "") -> Iterator[Int64]:
         """Blocks of rows by columns of whole numbers. Raises ValueError where something else is among them."""
-        query = f'SELECT {", ".join(expressions)} FROM "{table.name}"{where and f" WHERE {where}"}'  # noqa: S608
+        query = f'SELECT {", ".join(expressions)} FROM "{table.name}"{where and f" WHERE {where}"}'
         count = 0
         with self._words():
             flat = chain.from_iterable(self._connection.execute(query))
@@ -170,7 +170,7 @@ class Database:
         for begin in range(0, len(wanted), _AT_ONCE):
             some = wanted[begin : begin + _AT_ONCE]
             query = (
-                f"SELECT id, substr(value, 1, {_LONGEST_NAME}) FROM StringIds "  # noqa: S608
+                f"SELECT id, substr(value, 1, {_LONGEST_NAME}) FROM StringIds "
                 f"WHERE id IN ({', '.join('?' * len(some))})"
             )
             rows = self.rows(query, some)

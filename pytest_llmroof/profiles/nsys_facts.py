@@ -54,13 +54,13 @@ def gpus(database: Database) -> Gpus:
     names: dict[int, str] = {}
     table = database.table("TARGET_INFO_GPU") or database.table("TARGET_INFO_CUDA_GPU")
     if table is not None and {"id", "name"} <= table.columns:
-        for number, name in database.rows(f'SELECT id, substr(name, 1, 100) FROM "{table.name}"'):  # noqa: S608
+        for number, name in database.rows(f'SELECT id, substr(name, 1, 100) FROM "{table.name}"'):
             if isinstance(number, int) and isinstance(name, str) and name.strip():
                 names[number] = name.strip()
     of: dict[tuple[int, int], int] = {}
     table = database.table("TARGET_INFO_CUDA_DEVICE")
     if table is not None and {"gpuid", "cudaid", "pid"} <= table.columns:
-        for gpu, device, pid in database.rows(f'SELECT gpuId, cudaId, pid FROM "{table.name}"'):  # noqa: S608
+        for gpu, device, pid in database.rows(f'SELECT gpuId, cudaId, pid FROM "{table.name}"'):
             if isinstance(gpu, int) and isinstance(device, int) and isinstance(pid, int):
                 of[pid, device] = gpu
     return Gpus(names, of)
@@ -71,7 +71,7 @@ def zero_unix_ns(database: Database) -> int | None:
     table = database.table("TARGET_INFO_SESSION_START_TIME")
     if table is None or "utcepochns" not in table.columns:
         return None
-    found = [value for (value,) in database.rows(f'SELECT utcEpochNs FROM "{table.name}"')]  # noqa: S608
+    found = [value for (value,) in database.rows(f'SELECT utcEpochNs FROM "{table.name}"')]
     return found[0] if len(found) == 1 and isinstance(found[0], int) and 0 < found[0] < 1 << 62 else None
 
 
@@ -80,7 +80,7 @@ def schema_note(database: Database) -> str | None:
     table = database.table("META_DATA_EXPORT")
     if table is None or not {"name", "value"} <= table.columns:
         return None
-    query = f"SELECT substr(value, 1, 20) FROM \"{table.name}\" WHERE name = 'EXPORT_SCHEMA_VERSION'"  # noqa: S608
+    query = f"SELECT substr(value, 1, 20) FROM \"{table.name}\" WHERE name = 'EXPORT_SCHEMA_VERSION'"
     for (value,) in database.rows(query):
         version = re.fullmatch(r"(\d+)(\.\d+)*", str(value))
         if version and int(version[1]) != SCHEMA:
@@ -93,7 +93,7 @@ def warnings(database: Database) -> tuple[int, int]:
     table = database.table("DIAGNOSTIC_EVENT")
     if table is None or not {"severity", "text"} <= table.columns:
         return 0, 0
-    query = f'SELECT substr(text, 1, {_LONGEST_TEXT}) FROM "{table.name}" WHERE severity IN ({_WARNING}, {_ERROR})'  # noqa: S608
+    query = f'SELECT substr(text, 1, {_LONGEST_TEXT}) FROM "{table.name}" WHERE severity IN ({_WARNING}, {_ERROR})'
     texts = [str(text) for (text,) in database.rows(query)]
     lost = sum(bool(_LOST.search(text) and _CUDA.search(text) and not _ELSEWHERE.search(text)) for text in texts)
     return lost, len(texts) - lost
@@ -158,17 +158,17 @@ def _ranges(database: Database, table: Table) -> Iterator[tuple[int, int, int, s
     first = f'"start", "end", {whole(table.first("globalTid", otherwise=UNKNOWN))}'
     if "text" in table.columns:
         begins = " OR ".join(f"text LIKE '{prefix}%'" for prefix in PREFIXES)
-        query = f'SELECT {first}, substr(text, 1, {_LONGEST_TEXT}) FROM "{table.name}" WHERE {where} AND ({begins})'  # noqa: S608
+        query = f'SELECT {first}, substr(text, 1, {_LONGEST_TEXT}) FROM "{table.name}" WHERE {where} AND ({begins})'
         for row in database.rows(query):
             yield _range(row)
     if "textid" in table.columns:
         wanted = f"typeof(textId) = 'integer' AND {where}"
-        query = f'SELECT DISTINCT textId FROM "{table.name}" WHERE {wanted}'  # noqa: S608
+        query = f'SELECT DISTINCT textId FROM "{table.name}" WHERE {wanted}'
         texts = database.strings(value for (value,) in database.rows(query) if isinstance(value, int))
         texts = {number: text for number, text in texts.items() if step_of(text) is not None or is_capture(text)}
         if texts:
             alone = f" AND {table.first('text')} IS NULL" if "text" in table.columns else ""
-            query = f'SELECT {first}, textId FROM "{table.name}" WHERE {wanted}{alone}'  # noqa: S608
+            query = f'SELECT {first}, textId FROM "{table.name}" WHERE {wanted}{alone}'
             for *times, number in database.rows(query):
                 if number in texts:
                     yield _range((*times, texts[number]))

@@ -182,7 +182,7 @@ def _each_block(
         except ValueError:
             for name, blocks in rows.blocks.items():
                 del blocks[before.get(name, 0) :]
-    ((bad,),) = database.rows(f'SELECT count(*) FROM "{table.name}" WHERE NOT ({timed()})')  # noqa: S608
+    ((bad,),) = database.rows(f'SELECT count(*) FROM "{table.name}" WHERE NOT ({timed()})')
     count = bad if isinstance(bad, int) else 0
     if count:
         untimed(database, table, count)
@@ -211,7 +211,7 @@ def _unpacked(block: Int64) -> Iterable[Int64]:
 def _check_times(database: Database, table: Table) -> None:
     if not {"start", "end"} <= table.columns:
         raise database.damaged(f"its table {table.name} has no columns start and end")
-    kinds = next(database.rows(f'SELECT typeof("start"), typeof("end") FROM "{table.name}" LIMIT 1'))  # noqa: S608
+    kinds = next(database.rows(f'SELECT typeof("start"), typeof("end") FROM "{table.name}" LIMIT 1'))
     if "real" in kinds:
         raise database.damaged(f"times in its table {table.name} are no whole nanoseconds")
 

@@ -6,7 +6,7 @@ GitLab counts only the first of two test cases with one name, and a metrics page
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pytest_llmroof.report.headline import one_line
@@ -60,13 +60,13 @@ def _per(gate: Document) -> str:
 def _told_apart(texts: list[str], more: Sequence[Sequence[str]]) -> list[str]:
     """The texts; those that are not unique get further parts, one after the other, and then ``#2``, ``#3``, ..."""
     for level in range(max(map(len, more), default=0)):
-        texts = _where_shared(texts, lambda index, level=level: more[index][level])  # type: ignore[misc]
+        texts = _where_shared(texts, [parts[level] for parts in more])
     return _numbered(texts)
 
 
-def _where_shared(texts: list[str], part: Callable[[int], str]) -> list[str]:
+def _where_shared(texts: list[str], parts: Sequence[str]) -> list[str]:
     counts = Counter(texts)
-    return [f"{text} {part(index)}".rstrip() if counts[text] > 1 else text for index, text in enumerate(texts)]
+    return [f"{text} {part}".rstrip() if counts[text] > 1 else text for text, part in zip(texts, parts, strict=True)]
 
 
 def _numbered(texts: list[str]) -> list[str]:
