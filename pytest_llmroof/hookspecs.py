@@ -1,6 +1,7 @@
 """Hooks that other plugins and conftest files may implement.
 
-Where pytest-llmroof may be absent or switched off, write ``@pytest.hookimpl(optionalhook=True)``.
+One that has nothing to add gives None. Where pytest-llmroof may be absent or switched off, write
+``@pytest.hookimpl(optionalhook=True)``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @pytest.hookspec
-def pytest_llmroof_accelerators(config: pytest.Config) -> Mapping[str, Mapping[str, object]]:
+def pytest_llmroof_accelerators(config: pytest.Config) -> Mapping[str, Mapping[str, object]] | None:
     """Accelerators beside the packaged ones: a name, and what a gate file's ``gpu:`` mapping would hold.
 
     They serve ``--llmroof-gpu``, gate files, marks and ``--llmroof-list=gpus``, and win over a packaged name. The list
@@ -30,11 +31,10 @@ def pytest_llmroof_accelerators(config: pytest.Config) -> Mapping[str, Mapping[s
                 }
             }
     """
-    raise NotImplementedError
 
 
 @pytest.hookspec
-def pytest_llmroof_readers(config: pytest.Config) -> Mapping[str, Mapping[str, object]]:
+def pytest_llmroof_readers(config: pytest.Config) -> Mapping[str, Mapping[str, object]] | None:
     """Serving engines beside the packaged ones: a key, and what its metrics are called.
 
     A mapping is what an entry of the package's ``data/engines.yaml`` holds: ``title``, ``prefixes`` in front of every
@@ -61,11 +61,10 @@ def pytest_llmroof_readers(config: pytest.Config) -> Mapping[str, Mapping[str, o
                 }
             }
     """
-    raise NotImplementedError
 
 
 @pytest.hookspec
-def pytest_llmroof_metrics(config: pytest.Config) -> Mapping[str, Metric]:
+def pytest_llmroof_metrics(config: pytest.Config) -> Mapping[str, Metric] | None:
     """Metrics beside the package's own: a name, and unit, meaning and function of it.
 
     The function gets a ``WindowView`` and gives a ``Value``, or ``NoData`` with a reason and a remedy; the four stand
@@ -82,11 +81,10 @@ def pytest_llmroof_metrics(config: pytest.Config) -> Mapping[str, Metric]:
         def pytest_llmroof_metrics(config):
             return {"lab.tokens_per_request": Metric("tokens", "generated tokens of a request", tokens_per_request)}
     """
-    raise NotImplementedError
 
 
 @pytest.hookspec
-def pytest_llmroof_architectures(config: pytest.Config) -> Mapping[str, Mapping[str, object]]:
+def pytest_llmroof_architectures(config: pytest.Config) -> Mapping[str, Mapping[str, object]] | None:
     """Provisional. Architectures beside the packaged ones: the ``model_type`` of a config.json, and how it is built.
 
     ``like`` names the ``model_type`` of a packaged family that has its layers. ``defaults`` are what its class takes
@@ -100,11 +98,10 @@ def pytest_llmroof_architectures(config: pytest.Config) -> Mapping[str, Mapping[
                 "lab_moe": {"like": "mixtral", "keys": lambda file: {**file, **file["experts"]}},
             }
     """
-    raise NotImplementedError
 
 
 @pytest.hookspec
-def pytest_llmroof_scenarios(config: pytest.Config) -> Mapping[str, Scenario | Sequence[Remedy]]:
+def pytest_llmroof_scenarios(config: pytest.Config) -> Mapping[str, Scenario | Sequence[Remedy]] | None:
     """Provisional. Scenarios beside A to G under keys of their own, and further remedies under those letters.
 
     A scenario's condition is a function of a ``WindowView`` and a ``DiagnosisView``; where it gives ``Found``, the
@@ -121,7 +118,6 @@ def pytest_llmroof_scenarios(config: pytest.Config) -> Mapping[str, Scenario | S
                 "E": [Remedy("Ask the lab for places", "The lab's scheduler has spare replicas at night.")],
             }
     """
-    raise NotImplementedError
 
 
 @pytest.hookspec
