@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.measurement import Measurement, Outcome, Outcomes
+from pytest_llmroof.baseline.statistics import student_quantile
+from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.gates.gate import Gate
 from pytest_llmroof.units import format_quantity
 
@@ -30,7 +34,8 @@ class Medians(Mapping[str, Outcome]):
         chosen = outcomes[self.middle(metric)]
         assert isinstance(chosen, Measurement)
         values = tuple(outcome.value for outcome in outcomes if isinstance(outcome, Measurement))
-        return replace(chosen, method=f"{chosen.method}; {self.told(metric)}", repeats=values)
+        told = replace(chosen, method=f"{chosen.method}; {self.told(metric)}", repeats=values)
+        return _as_noisy_as(told, values)
 
     def __iter__(self) -> Iterator[str]:
         common = set(self.windows[0]).intersection(*self.windows[1:])
@@ -60,6 +65,18 @@ class Medians(Mapping[str, Outcome]):
             for one in outcomes
         ]  # fmt: skip
         return f"median of {len(values)} windows ({', '.join(values)})"
+
+
+def _as_noisy_as(chosen: Measurement, values: Sequence[float]) -> Measurement:
+    """The measurement with the noise from window to window in its interval: 95 %, by Student of their mean."""
+    if len(values) < 2 or not all(map(math.isfinite, values)) or min(values) == max(values):
+        return chosen
+    reach = student_quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    bounded = chosen.bounded
+    low, high = min(bounded.low, max(0.0, bounded.value - reach)), max(bounded.high, bounded.value + reach)
+    settle = "; ".join(filter(None, (chosen.settle, "more windows (`repeat:`), or a limit outside their noise")))
+    bucketed = chosen.bucketed and (low, high) == (bounded.low, bounded.high)
+    return replace(chosen, bounded=Bounded(bounded.value, low, high), settle=settle, bucketed=bucketed)
 
 
 def with_notes(facts: WindowFacts, medians: Medians, metrics: Iterable[str]) -> WindowFacts:

@@ -1,6 +1,8 @@
-"""Pages of metrics that people misread; figures are worked out beside them, and pages are vLLM's if not said otherwise."""
+"""Pages of metrics that people misread, of vLLM where nothing else is said. Figures are worked out beside them."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import pytest
 from judging import Judge
@@ -9,13 +11,13 @@ ONE = 'engine="0",model_name="m"'
 TWO = 'engine="1",model_name="m"'
 
 
-def page(samples: dict[str, float | str], at: float | None = None) -> str:
+def page(samples: Mapping[str, float | str], at: float | None = None) -> str:
     """A page of these samples, with a clock where one is given."""
     lines = [f"# scraped_at {at}"] if at is not None else []
     return "\n".join([*lines, *(f"{name} {value}" for name, value in samples.items())]) + "\n"
 
 
-def both(first: dict[str, float | str], last: dict[str, float | str]) -> dict[str, str]:
+def both(first: Mapping[str, float | str], last: Mapping[str, float | str]) -> dict[str, str]:
     """Two pages, 10 s apart by the window's ``duration``."""
     return {"before.prom": page(first), "after.prom": page(last)}
 
