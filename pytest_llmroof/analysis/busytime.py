@@ -118,10 +118,10 @@ def _bound(window: Window) -> tuple[float | None, str]:
 
 
 def _served(window: Window) -> float | None:
-    """Sum of the requests' prefill and decode time in one engine; only requests that finished in it are in there."""
+    """Sum of the requests' prefill and decode time in one engine; only those that finished count: none may be left."""
     prefill, decode = total(window, "prefill_time"), total(window, "decode_time")
     if prefill is None and decode is None:
         prefill, decode = window.counter("prefill_seconds"), window.counter("decode_seconds")
-    if prefill is not None and decode is not None and not requests_at(window, -1):
+    if prefill is not None and decode is not None and requests_at(window, -1) == 0:
         return prefill + decode
     return None

@@ -74,6 +74,28 @@ def whole_window(facts: WindowFacts) -> Iterator[Contradiction]:
         )
 
 
+def short_account(facts: WindowFacts) -> Iterator[Contradiction]:
+    """More work than fits into the time that the engine was at work at the most."""
+    against, busy = roofs("roofline.efficiency", facts.deployment), facts.busy
+    work = window_work(facts) if not isinstance(against, NoData) else None
+    if isinstance(against, NoData) or work is None or busy is None or not busy.seconds.high:
+        return
+    if busy.seconds.high == facts.duration_seconds:
+        return
+    gpus = facts.deployment.gpus
+    compute = work.flops.low / (against.peak * boost_clock(facts) * gpus)
+    memory = 0.0 if work.in_cache else work.bytes.low / (against.bandwidth * gpus)
+    least = max(compute, memory)
+    if least > busy.seconds.high * (1 + threshold("impossible") + clock_error(facts)):
+        yield Contradiction(
+            f"the work of this window takes {format_quantity(least, 'seconds')} at least, and the engine was at "
+            f"work for {format_quantity(busy.seconds.high, 'seconds')} at most ({busy.basis})",
+            "that these times and the tokens are of one server; then "
+            f"{said(facts.deployment, 'model', 'weights', 'tensor_parallel', 'gpu')}",
+            only=("prefill.", "roofline."),
+        )
+
+
 def _what_would_fit(facts: WindowFacts, implied: float) -> str:
     """Which inputs to check where a step read faster than memory can, and what of each would fit.
 

@@ -20,8 +20,8 @@ class Contradiction:
     implied: float | None = None
     per_gpu: bool = False
     counts: tuple[str, ...] = ()
-    only: str = ""
-    """The beginning of the metrics that alone are wrong."""
+    only: str | tuple[str, ...] = ()
+    """The beginnings of the metrics that alone are wrong."""
 
     def spoils(self, metric: str, physics: bool) -> bool:
         """Whether a metric rests on what contradicts itself; ``physics``: it needs the model and the accelerator."""

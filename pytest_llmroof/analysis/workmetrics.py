@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pytest_llmroof.analysis.busytime import is_bound
-from pytest_llmroof.analysis.decodebounds import as_lower_bound, lacks_context, no_context, only_what_fits
+from pytest_llmroof.analysis.decodebounds import lacks_context, no_context, only_what_fits
 from pytest_llmroof.analysis.facts import PrefillFacts, WindowFacts
 from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome
 from pytest_llmroof.analysis.prompts import prompt_step
@@ -28,6 +28,7 @@ from pytest_llmroof.analysis.sources import (
 )
 from pytest_llmroof.analysis.thresholds import remedy, threshold
 from pytest_llmroof.analysis.tokens import observations, total
+from pytest_llmroof.analysis.uncounted import at_least, uncounted
 from pytest_llmroof.analysis.work import Work, window_work
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.roofline.cost import model_flops, step_cost
@@ -66,17 +67,20 @@ def window_metric(facts: WindowFacts, metric: str) -> Outcome:
     against = roofs(metric, facts.deployment)
     if isinstance(against, NoData):
         return against
-    work = window_work(facts)
-    if work is None:
+    if (work := window_work(facts)) is None:
         return not_exported(facts, metric, "count of tokens", "counter")
     measured = _WINDOW[metric](facts, against, work)
-    if metric != "window.mfu" and isinstance(measured, Measurement):
-        measured = only_what_fits(facts, measured)
-    if metric == "window.mfu" or not isinstance(measured, Measurement) or not lacks_context(facts):
+    if not isinstance(measured, Measurement):
+        return measured
+    if (left_out := uncounted(facts)) is not None:
+        return at_least(measured, f"{left_out} are not counted here, and so not in it", remedy("counter"))
+    if metric == "window.mfu":
+        return measured
+    measured = only_what_fits(facts, measured)
+    if not lacks_context(facts):
         return measured
     reason, settle = no_context(facts)
-    unbounded = replace(measured, bounded=replace(measured.bounded, high=math.inf))
-    return as_lower_bound(unbounded, f"{reason}, and so no cache is counted", settle)
+    return at_least(measured, f"{reason}, and so no cache is counted", settle)
 
 
 def _prompt_rate(facts: WindowFacts, prefill: PrefillFacts) -> Outcome:

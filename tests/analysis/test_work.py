@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -184,3 +185,50 @@ def test_more_decode_flops_than_the_peak() -> None:
     assert isinstance(outcome, Impossible)
     assert outcome.implied == pytest.approx(2000 * 16e9 / (989e12 * 0.02), rel=1e-3)
     assert "boost clocks included: 162 % of the peak" in outcome.reason
+
+
+def test_requests_left_at_the_end_are_in_no_time_of_finished_ones() -> None:
+    # Ten requests finished, 11 s of prefill and decode; those that still run have times of their own. Where no gauge
+    # tells how many there are, the window is the bound.
+    times = {"prefill_time": around(0.1, 10), "decode_time": around(1.0, 10)}
+    for present in ((0, 4), None):
+        made = decoding(itl=0.1, outputs=100, steps=50, requests=10, present=present, histograms=times)
+        busy = of(window(made)).facts.busy
+        assert busy is not None
+        assert busy.seconds.high == pytest.approx(60.0)
+
+
+def test_work_that_the_requests_own_times_have_no_room_for_is_impossible() -> None:
+    # 1 500 steps read 16 GB each: 1 500 x 16e9 / 3.35e12 = 7.16 s, and the requests say 15 x (0.1 + 0.1) = 3 s.
+    times = {"prefill_time": around(0.1, 15), "decode_time": around(0.1, 15)}
+    made = decoding(outputs=12_000, steps=1500, requests=15, prompt=0, present=(0, 0), histograms=times)
+    m = of(window(made))
+    found = m["roofline.efficiency"]
+    assert isinstance(found, Impossible)
+    assert "takes 7.16 s at least" in found.reason
+    assert "at work for 3 s at most (the requests' own prefill and decode time" in found.reason
+    # The step's own time is another counter, and the window's clock is nobody's.
+    assert measured(m["decode.mbu"]).value == pytest.approx(16e9 / (3.35e12 * 0.02))
+    assert measured(m["window.mbu"]).value == pytest.approx(1500 * 16e9 / (3.35e12 * 60))
+    enough = {"prefill_time": around(0.1, 15), "decode_time": around(0.4, 15)}  # 15 x 0.5 = 7.5 s
+    m = of(window(decoding(outputs=12_000, steps=1500, requests=15, prompt=0, present=(0, 0), histograms=enough)))
+    assert measured(m["roofline.efficiency"]).value == pytest.approx(7.164 / 7.5, rel=1e-3)
+
+
+@pytest.mark.parametrize(("lost", "counted", "left_out"), [
+    (("generation_tokens",), 3_000, "generated tokens"),
+    (("prompt_tokens", "prompt_tokens_computed"), 24_000, "prompt tokens"),
+])  # fmt: skip
+def test_tokens_that_are_not_counted_make_a_lower_bound(lost: tuple[str, ...], counted: int, left_out: str) -> None:
+    # 24 000 decoded and 3 000 prompt tokens of 16e9 FLOP in 60 s: what is counted of them, and nobody knows the rest.
+    made = decoding(present=(0, 0))
+    rid = replace(
+        made,
+        counters={name: value for name, value in made.counters.items() if name not in lost},
+        histograms={name: held for name, held in made.histograms.items() if name != "itl"},
+    )
+    mfu = measured(of(window(rid))["window.mfu"])
+    assert mfu.value == mfu.bounded.low == pytest.approx(counted * 16e9 / (989e12 * 60))
+    assert mfu.bounded.high == math.inf
+    assert mfu.judged_by == "bounds"
+    assert f"{left_out} are not counted here" in mfu.method
