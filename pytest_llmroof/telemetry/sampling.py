@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import resource
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +29,8 @@ _AFTER_A_TIMEOUT: Final = 0.2
 GRACE_SECONDS: Final = 2.0
 #: How long pages that are being written are waited for, where a window is given up, in seconds.
 _ABANDON_SECONDS: Final = 1.0
+#: How many endpoints are asked at the same time: each takes a socket, of which a process has some hundreds by default.
+MOST_AT_ONCE: Final = 256
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class Clock:
 
 
 class Sampler:
-    """Scrapes endpoints, each in a thread of its own: a slow one holds up no other.
+    """Scrapes endpoints, each in a thread of its own: a slow one holds up no other, up to ``MOST_AT_ONCE`` of them.
 
     ``receive`` gets every page or failure, from those threads; pages of one endpoint come one after another.
     """
@@ -68,6 +71,7 @@ class Sampler:
         self._stopping = threading.Event()
         self._abandoned = False
         self._running: list[Future[None]] = []
+        self._turn = threading.BoundedSemaphore(_most_at_once())
 
     def scrape(self) -> list[Page | Failure]:
         """Every endpoint at the same time, in their order; nothing is handed to ``receive``.
@@ -103,7 +107,10 @@ class Sampler:
     def _sample(self, endpoint: Endpoint, start: float) -> None:
         due = start + self._interval
         while not self._stopping.wait(max(0.0, due - _monotonic())):
-            scraped = self._scrape(endpoint)
+            with self._turn:
+                if self._stopping.is_set():
+                    return
+                scraped = self._scrape(endpoint)
             if self._abandoned:
                 return
             self._receive(scraped)
@@ -111,6 +118,10 @@ class Sampler:
             due += self._interval * max(1, math.ceil((_monotonic() - due) / self._interval))
 
     def _insist(self, endpoint: Endpoint) -> Page | Failure:
+        with self._turn:
+            return self._tried_again(endpoint)
+
+    def _tried_again(self, endpoint: Endpoint) -> Page | Failure:
         start, tries = _monotonic(), 1
         scraped = self._scrape(endpoint)
         while isinstance(scraped, Failure):
@@ -141,3 +152,9 @@ class Sampler:
             problem = f"the request failed ({type(error).__name__}) at {endpoint.shown}"
             return Failure(endpoint, at, SourceError(problem))
         return Page(endpoint.slug, endpoint.shown, at, _monotonic() - start, body)
+
+
+def _most_at_once() -> int:
+    """Half of the files that this process may open are for others."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_AT_ONCE if allowed == resource.RLIM_INFINITY else max(1, min(MOST_AT_ONCE, allowed // 2))
