@@ -16,6 +16,8 @@ from pytest_llmroof.units import Unit
 
 #: Requests that ended by one of these reasons did not give what was asked.
 FAILED: Final = ("abort", "error")
+#: How requests end, of which none may be missing from a share of those that failed.
+_ENDS: Final = ("requests_finished", "requests_aborted", "requests_errored")
 
 
 def output_rate(facts: WindowFacts, metric: str) -> Outcome:
@@ -99,7 +101,8 @@ def error_rate(facts: WindowFacts, metric: str) -> Outcome:
     window, finished = facts.window, facts.finished_requests
     counted = [window.counter(name) for name in ("requests_aborted", "requests_errored")]
     reasons = [engine.finished for engine in window.engines if engine.finished]
-    if not reasons and all(count is None for count in counted):
+    lost = any(name in engine.unusable for engine in window.engines for name in _ENDS)
+    if lost or (not reasons and all(count is None for count in counted)):
         return not_exported(facts, metric, "reasons why requests finished", "counter")
     if not finished:
         return NoData(metric, "no request finished in this window", remedy("load"))

@@ -64,6 +64,7 @@ def difference(earlier: Snapshot | None, later: Snapshot, engine: EngineNames) -
     for snapshot in (later, earlier):
         for quantity, problem in (snapshot.damaged if snapshot else {}).items():
             found.without(quantity, problem)
+    _gone(found, earlier, later)
     _counters(found, earlier, later, engine)
     for quantity, buckets in later.histograms.items():
         base = earlier.histograms.get(quantity) if earlier else None
@@ -86,6 +87,14 @@ def difference(earlier: Snapshot | None, later: Snapshot, engine: EngineNames) -
     }
     found.names = {quantity: name for quantity, name in found.names.items() if quantity in kept}
     return found
+
+
+def _gone(found: Difference, earlier: Snapshot | None, later: Snapshot) -> None:
+    """What was counted and then is not there any more has an increase that nobody knows: it is not 0."""
+    there = later.counters.keys() | later.histograms.keys()
+    for quantity in (*earlier.counters, *earlier.histograms) if earlier else ():
+        if quantity not in there and earlier is not None:
+            found.without(quantity, _not_in_both(earlier.names[quantity], "last"))
 
 
 def _counters(found: Difference, earlier: Snapshot | None, later: Snapshot, engine: EngineNames) -> None:
@@ -121,11 +130,14 @@ def _starts_at_zero(earlier: Snapshot | None, later: Snapshot, quantity: str, en
     if quantity in earlier.counters or quantity in earlier.histograms:
         buckets = earlier.histograms.get(quantity)
         return not earlier.counters.get(quantity) and (buckets is None or not buckets.count)
+    if not engine.labels("model") and not engine.labels("rank"):
+        # Series without labels are there from the start: one that is declared and has no sample was lost.
+        return engine.absent_until_fed
     return quantity in earlier.declared or engine.absent_until_fed
 
 
-def _not_in_both(name: str) -> str:
-    return f"{name} is not in the first scrape: its increase is not known"
+def _not_in_both(name: str, missing: str = "first") -> str:
+    return f"{name} is not in the {missing} scrape: its increase is not known"
 
 
 def _histogram(found: Difference, quantity: str, base: Buckets | None, buckets: Buckets) -> None:
@@ -165,13 +177,20 @@ def _greatest_sum(histogram: Histogram) -> float:
 
 
 def _finished(found: Difference, earlier: Snapshot | None, later: Snapshot, engine: EngineNames) -> None:
+    before: Mapping[str, float] = earlier.finished if earlier else {}
+    lost = [found.unusable[name] for name in ("requests_aborted", "requests_errored") if name in found.unusable]
+    if earlier and before.keys() - later.finished.keys():
+        lost.append(_not_in_both(f"a reason of {earlier.names['requests_finished']}", "last"))
+    if lost:
+        # What failed would be missing from the sum, and look as if nothing had.
+        found.without("requests_finished", lost[0])
+        found.counters.pop("requests_finished", None)
     if not later.finished or "requests_finished" in found.unusable:
         return
     known = earlier is None or earlier.finished or "requests_finished" in earlier.declared or engine.absent_until_fed
     if not known:
         found.without("requests_finished", _not_in_both(later.names["requests_finished"]))
         return
-    before: Mapping[str, float] = earlier.finished if earlier else {}
     if any(later.finished.get(reason, 0.0) < count for reason, count in before.items()):
         found.without("requests_finished", f"{later.names['requests_finished']} went down: it is not used")
         return
