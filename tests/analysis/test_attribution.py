@@ -17,17 +17,19 @@ from hand_facts import (
     measured,
     mixtral,
     prefilling,
+    window,
 )
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_llmroof.analysis.attribute import attribute, attribute_decode, attribute_prefill, excess
-from pytest_llmroof.analysis.attribute_ttft import attribute_ttft
+from pytest_llmroof.analysis.attribute_ttft import attribute_ttft, own_prompt
 from pytest_llmroof.analysis.attribution import Attribution
 from pytest_llmroof.analysis.facts import Busy, WindowFacts
 from pytest_llmroof.analysis.measurement import Impossible
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.roofline.deployment import Deployment
+from pytest_llmroof.telemetry.window import Histogram
 
 PROFILE = Observed("decode.pt.trace.json.gz", transport=0.34, idle_within=0.04)
 
@@ -194,6 +196,55 @@ def test_the_time_to_first_token() -> None:
     flops = 1000 * 2 * 6_979_321_856 + 4 * 32 * 128 * 32 * 1000 * 1001 / 2 + 2 * 128_256 * 4096
     assert found.share("compute floor") == pytest.approx(flops / 989.4e12 / 0.30, rel=1e-3)
     assert sum(part.share for part in found.shares) == pytest.approx(1)
+
+
+def test_a_first_token_of_which_half_is_told() -> None:
+    """200 ms, of a prompt of 4 096 tokens whose 61.575 TFLOP take 62.2 ms at the peak."""
+    facts = prefilling(llama_8b(), 4096, 100, 11.53)
+    outcomes = measured(ttft__mean=0.2)
+
+    def with_times(**histograms: Histogram) -> WindowFacts:
+        return replace(facts, window=window(engine(histograms={"ttft": mean_of(0.2), **histograms})))
+
+    queued = attribute_ttft(with_times(queue=mean_of(0.08)), outcomes)
+    assert queued is not None
+    assert queued.share("queue") == pytest.approx(0.4)
+    assert queued.share("compute floor") == pytest.approx(61.575e12 / 989.4e12 / 0.2, rel=1e-3)
+    assert queued.share("kernel ceiling") == pytest.approx(61.575e12 / 989.4e12 * (1 / 0.771 - 1) / 0.2, rel=2e-3)
+    # What is neither queue nor prefill is only known where both are.
+    assert queued.share("front end", "other requests' prefill") == 0
+    # Prefill of 100 x 0.15 s in 11.53 s of work: 1 - 11.53 / 15 of it is other requests'.
+    computed = attribute_ttft(with_times(prefill_time=mean_of(0.15)), outcomes)
+    assert computed is not None
+    assert computed.share("other requests' prefill") == pytest.approx(0.15 * (1 - 11.53 / 15) / 0.2)
+    assert computed.share("queue", "front end") == 0
+    # Nothing tells how long the engine was busy: no part of it is said to be others'.
+    alone = attribute_ttft(replace(with_times(prefill_time=mean_of(0.15)), busy=None), outcomes)
+    assert alone is not None
+    assert alone.share("other requests' prefill") == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "tokens"),
+    [
+        ({}, 4096),
+        ({"computed_prompt_tokens": 102_400.0}, 1024),  # a quarter of 409 600 was computed, the rest found in the cache
+        ({"computed_prompt_tokens": None}, 4096),  # nobody knows: all of it
+        ({"mean_prompt_tokens": None}, None),
+    ],
+)
+def test_the_own_prompt_is_what_was_computed_of_it(changes: dict[str, float | None], tokens: float | None) -> None:
+    own = own_prompt(replace(prefilling(llama_8b(), 4096, 100, 11.53), **changes))  # type: ignore[arg-type]
+    assert (own.tokens if own else None) == tokens
+    if own is not None and tokens is not None:
+        assert own.cached == 4096 - tokens
+
+
+def test_a_first_token_without_a_model_has_no_floor() -> None:
+    facts = replace(decoding(llama_8b(model=None), 0.009), window=window(engine(histograms={"queue": mean_of(0.05)})))
+    found = attribute_ttft(facts, measured(ttft__mean=0.2))
+    assert found is not None
+    assert {part.cause: part.share for part in found.shares} == pytest.approx({"queue": 0.25, "not attributed": 0.75})
 
 
 def test_a_first_token_without_queue_or_prefill_is_not_split() -> None:

@@ -14,7 +14,7 @@ from made_windows import deployment
 from pytest_llmroof.analysis.binomial import ranks
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.measure import measure
-from pytest_llmroof.analysis.measurement import Measurement
+from pytest_llmroof.analysis.measurement import Measurement, NoData
 from pytest_llmroof.analysis.orderstats import order_statistic, share_interval
 from pytest_llmroof.gates.grammar import parse_gate
 from pytest_llmroof.gates.judge import judge
@@ -119,6 +119,21 @@ def test_goodput_is_of_all_that_were_sent() -> None:
     # Clopper and Pearson of 7 of 10: 0.3475 .. 0.9333.
     assert (goodput.bounded.low, goodput.bounded.high) == pytest.approx((0.3475, 0.9333), abs=1e-4)
     assert measure_window(window, "goodput(ttft<100ms)").value == 0.0  # 100 ms is not below 100 ms
+
+
+def test_goodput_needs_every_latency_that_it_names() -> None:
+    known, unknown = Request(ttft=0.1, e2e=1.1, tpot=0.04, output_tokens=26.0), Request(ttft=0.1, output_tokens=26.0)
+    metric = "goodput(ttft<=2s, e2e<=2s)"
+    assert measure_window(of_requests(known, known), metric).value == 1.0
+    outcome = measure(gather(of_requests(known, unknown), deployment("llama-3.1-8b")))[metric]
+    assert isinstance(outcome, NoData)
+    assert "does not tell the request latency of every request" in outcome.reason
+    # Of several tokens without a time for each, nothing is taken for granted: a single one has none.
+    untimed = Request(ttft=0.1, e2e=1.1, output_tokens=26.0)
+    single = Request(ttft=0.1, e2e=0.1, output_tokens=1.0)
+    assert measure_window(of_requests(known, single), "goodput(tpot<=50ms)").value == 1.0
+    outcome = measure(gather(of_requests(known, untimed), deployment("llama-3.1-8b")))["goodput(tpot<=50ms)"]
+    assert isinstance(outcome, NoData)
 
 
 def test_goodput_needs_single_requests(tmp_path: Path) -> None:

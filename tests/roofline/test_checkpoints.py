@@ -49,6 +49,8 @@ EIGHT_BIT = {"num_bits": 8, "type": "float", "dynamic": True}
         (compressed(tensors(8, "float", "channel"), EIGHT_BIT), "fp8", LINEAR + ROWS * 2),
         (compressed(tensors(8, "float", "tensor"), EIGHT_BIT), "fp8", LINEAR + 7 * 2),
         (compressed(tensors(8, "float", "block", block_structure="64x64"), EIGHT_BIT), "fp8", LINEAR + 10 * 2),
+        # of 32 rows and 64 columns: q and o 2, k and v 1, gate and up 4, down 2 x 2
+        (compressed(tensors(8, "float", "block", block_structure=[32, 64]), EIGHT_BIT), "fp8", LINEAR + 18 * 2),
         (compressed(tensors(8, "int", "channel"), {"num_bits": 8, "type": "int"}), "int8", LINEAR + ROWS * 2),
         # 4 bits and a 2-byte scale for each 32 of a row
         (compressed(tensors(4, "int", "group", group_size=32)), "w4a16", LINEAR / 2 + LINEAR / 32 * 2),
@@ -59,6 +61,8 @@ EIGHT_BIT = {"num_bits": 8, "type": "float", "dynamic": True}
             LINEAR / 2 + LINEAR / 32 * 2.5,
         ),
         ({"quant_method": "awq", "bits": 4, "group_size": 32}, "w4a16", LINEAR / 2 + LINEAR / 32 * 2.5),
+        # one scale for each 32 of a row, of one byte
+        (compressed(tensors(8, "float", "group", group_size=32)), "fp8", LINEAR + LINEAR / 32),
         # GPTQ stores zero points always, and the group of each input channel in 4 bytes
         ({"quant_method": "gptq", "bits": 4, "group_size": 32}, "w4a16", LINEAR / 2 + LINEAR / 32 * 2.5 + COLUMNS * 4),
         # one group is a whole row
@@ -177,6 +181,8 @@ def test_what_wraps_the_decoder_does_not_matter(entry: str) -> None:
     [
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bitsandbytes"),
         ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}, "without quantized_layers"),
+        ({"quant_algo": "MIXED_PRECISION", "quantized_layers": {}}, "without quantized_layers"),
+        ({"quant_algo": "MIXED_PRECISION", "quantized_layers": ["a"]}, "without quantized_layers"),
         ({"quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": "FP8"}}, "is not a mapping"),
         ({"quant_algo": "MIXED_PRECISION", "quantized_layers": {"a": {"quant_algo": "INT2"}}}, "INT2"),
         ({"quant_algo": "NVFP4_SVDQUANT"}, "low-rank"),
@@ -301,6 +307,15 @@ def test_the_cache_that_a_config_states() -> None:
     assert stated_cache(small({"quant_algo": "FP8", "kv_cache_scheme": "FP8"})) == "fp8"
     assert stated_cache(small(compressed(tensors(8, "float", "tensor"), kv_cache_scheme=EIGHT_BIT))) == "fp8"
     assert stated_cache(small({"quant_algo": "FP8"})) is None
+    for scheme, precision in (({"num_bits": 8, "type": "int"}, "int8"), ({"num_bits": 8}, "fp8"),
+                              ({"num_bits": 4, "type": "float"}, "nvfp4")):  # fmt: skip
+        assert stated_cache(small({"quant_algo": "FP8", "kv_cache_scheme": scheme})) == precision
+
+
+def test_a_group_that_is_not_stated_has_128_inputs() -> None:
+    # Rows of 64 inputs are one group; the 128 of the last matrix are one, too: one scale and zero point for each row.
+    stated, silent = ({"quant_method": "awq", "bits": 4, **more} for more in ({"group_size": 128}, {}))
+    assert small(silent).weight_bytes("w4a16") == small(stated).weight_bytes("w4a16") == PLAIN + LINEAR / 2 + ROWS * 2.5
 
 
 def test_compute_follows_the_activations() -> None:

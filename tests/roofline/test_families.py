@@ -196,6 +196,42 @@ def test_every_other_layer_of_gpt_oss_slides() -> None:
     assert (full.layers, full.window, near.layers, near.window) == (18, None, 18, 128)
 
 
+def test_layers_may_all_be_of_one_kind() -> None:
+    """Hybrids whose files list no layer of the other kind: nothing of that is made up."""
+    attends = {"model_type": "qwen3_next", "num_hidden_layers": 2, "layer_types": ["full_attention"] * 2}
+    assert kinds(model_from_config(attends, "x"), RecurrentState) == []
+    assert [mixer.layers for mixer in kinds(model_from_config(attends, "x"), GroupedQueryAttention)] == [2]
+    recurs = {**attends, "layer_types": ["linear_attention"] * 2}
+    assert kinds(model_from_config(recurs, "x"), GroupedQueryAttention) == []
+    assert [mixer.layers for mixer in kinds(model_from_config(recurs, "x"), RecurrentState)] == [2]
+    nemotron = {"model_type": "nemotron_h", "hybrid_override_pattern": "*-*-"}
+    assert kinds(model_from_config(nemotron, "x"), RecurrentState) == []
+    jamba = {"model_type": "jamba", "num_hidden_layers": 2, "attn_layer_period": 1, "attn_layer_offset": 0}
+    assert kinds(model_from_config(jamba, "x"), RecurrentState) == []
+
+
+def test_mimo_attends_to_everything_in_its_first_layer_and_in_each_sixth() -> None:
+    model = model_from_config({"model_type": "mimo_v2_flash", "num_hidden_layers": 12}, "x")
+    held = {bool(mixer.window): mixer.layers for mixer in kinds(model, GroupedQueryAttention)}
+    assert held == {False: 3, True: 9}  # 0, 5 and 11
+
+
+@pytest.mark.parametrize("types", ["full_attention", ["full_attention", 3]])
+def test_a_list_of_kinds_is_a_list_of_texts(types: object) -> None:
+    with pytest.raises(ConfigError, match="layer_types"):
+        model_from_config({"model_type": "qwen3_next", "num_hidden_layers": 2, "layer_types": types}, "x")
+
+
+def test_sizes_that_are_left_to_the_class_are_told() -> None:
+    sizes = {
+        "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "vocab_size": 100,
+    }  # fmt: skip
+    assert model_from_config({"model_type": "llama", **sizes}, "x").class_defaults == ()
+    del sizes["hidden_size"]
+    assert model_from_config({"model_type": "llama", **sizes}, "x").class_defaults == ("hidden_size",)
+
+
 def test_layers_of_the_first_qwen_mixtures_slide_by_turns_below_a_number() -> None:
     keys = {"model_type": "qwen2_moe", "num_hidden_layers": 6, "sliding_window": 100, "max_window_layers": 4}
     for used, sliding in ((True, (0, 2)), (False, ())):

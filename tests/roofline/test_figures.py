@@ -42,7 +42,7 @@ def test_one_is_a_number_and_nothing_is_none() -> None:
     ("mapping", "gist"),
     [
         ({}, "needs `parameters`"),
-        ({"parameter": 7e9}, "did you mean 'parameters'"),
+        ({"parameters": 7e9, "parameter": 7e9}, "did you mean 'parameters'"),
         ({"parameters": "seven"}, "parameters: 'seven' is not a quantity"),
         ({"parameters": "70GB"}, "parameters: expected a number"),
         ({"parameters": 0}, "more than zero"),
@@ -59,8 +59,9 @@ def test_one_is_a_number_and_nothing_is_none() -> None:
     ],
 )
 def test_what_is_wrong(mapping: dict[str, Any], gist: str) -> None:
-    with pytest.raises(ConfigError, match=gist):
+    with pytest.raises(ConfigError, match=gist) as caught:
         model_from_mapping(mapping)
+    assert type(caught.value) is ConfigError  # one problem is no list
 
 
 def test_all_problems_at_once_with_their_places() -> None:

@@ -239,10 +239,12 @@ def test_every_cut_through_a_header_is_found() -> None:
         (gguf({}, [], version=9), "version 9", 4),
         (gguf(keys("llama"), [("x", (100, 2), "Q4_K")]), "blocks", None),
         (gguf(keys("llama"), [("x", (), "F32")]), "0 dimensions", None),
+        # Behind 24 bytes of head a text of one letter ends at 33: there stand the dimensions, or a value's type.
+        (gguf({}, [("x", (), "F32")]), "0 dimensions", 33),
         (gguf(keys("llama"), [("x", (1, 1, 1, 1, 1), "F32")]), "5 dimensions", None),
         (gguf(keys("llama"), [("x", (0,), "F32")]), "blocks", None),
         (gguf({"a": "b"}, []).replace(b"\x08\0\0\0", b"\x63\0\0\0"), "type 99", 33),
-        (gguf({"a": [1]}, []).replace(b"\4\0\0\0" + ONE, b"\x09\0\0\0" + ONE), "elements of", None),
+        (gguf({"a": [1]}, []).replace(b"\4\0\0\0" + ONE, b"\x09\0\0\0" + ONE), "elements of", 37),
         (gguf({"ab": "c"}, []).replace(b"ab", b"\xff\xfe"), "UTF-8", None),
         (b"GGUF\3\0\0\0" + b"\xff" * 16, "ends before", None),
         (gguf({"a": ["b"]}, []).replace(ONE + b"b", HUGE + b"b"), "ends inside", None),

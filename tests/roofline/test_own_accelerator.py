@@ -53,6 +53,11 @@ def test_nothing_but_a_name_is_a_catalogue_name() -> None:
     assert str(caught.value).startswith("g.yaml:3:7: unknown accelerator 'my-gpu'")
 
 
+@pytest.mark.parametrize(("said", "kept"), [("nvidia ", "NVIDIA"), ("amd", "AMD"), (" Acme", "Acme")])
+def test_a_maker_is_spelt_as_in_the_catalogue_where_it_is_there(said: str, kept: str) -> None:
+    assert accelerator_from_mapping({"name": "x", "memory": "80GB", "vendor": said}).vendor == kept
+
+
 def test_a_base_gives_what_is_not_said() -> None:
     slice_ = accelerator_from_mapping({
         "name": "h100-1g", "base": "h100", "peaks": {"bf16": "141.3TFLOP/s"}, "memory": "10GB",
@@ -92,6 +97,9 @@ def test_a_base_gives_what_is_not_said() -> None:
     ({"name": "x", "base": 100}, "base is the catalogue name of an accelerator, not int"),
     ({"name": 5}, "the name of an accelerator is a text that is not empty"),
     ({"memory": "80GB"}, "an accelerator of one's own needs a name, which reports and baselines go by"),
+    ({"name": "x", "device_names": ["x", 1]}, "device_names is a list of texts, as `nvidia-smi --query-gpu=name` "
+                                              "prints them"),
+    ({"name": "x", "vendor": " "}, "vendor is a text: NVIDIA, AMD, ..., or CPU"),
     ({"name": "x", "device_names": [1]}, "device_names is a list of texts, as `nvidia-smi --query-gpu=name` prints "
                                          "them"),
 ])  # fmt: skip
