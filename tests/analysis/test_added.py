@@ -22,8 +22,9 @@ from pytest_llmroof.analysis.added_scenarios import (
 from pytest_llmroof.analysis.attribution import Attribution, Share
 from pytest_llmroof.analysis.diagnosis import Diagnosis, Evidence, Remedy
 from pytest_llmroof.analysis.facts import WindowFacts
+from pytest_llmroof.analysis.measure import measure
 from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData, Outcome
-from pytest_llmroof.analysis.metrics import Metric
+from pytest_llmroof.analysis.metrics import Metric, set_added
 from pytest_llmroof.analysis.views import view_of
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.telemetry.client import Client, Request
@@ -104,6 +105,30 @@ def test_the_packages_own_metrics_can_be_built_on() -> None:
         packaged_metric("decode.mbuu", lambda name: MBU)
 
 
+def test_a_window_measures_what_plugins_add_and_they_build_on_none_of_each_other() -> None:
+    def twice(window: extend.WindowView) -> extend.Value:
+        step = window.measured("decode.step_time")
+        assert isinstance(step, extend.Value)
+        return extend.Value(2 * step.value)
+
+    def on_another(window: extend.WindowView) -> extend.Value | extend.NoData:
+        return window.measured("lab.twice")
+
+    added = {
+        name: Metric(name, "seconds", "what the lab times", "none", plugin="lab.py", measure=function)
+        for name, function in (("lab.twice", twice), ("lab.again", on_another))
+    }
+    set_added(added)
+    outcomes = measure(FACTS)
+    # Twice the window's 26.2 ms.
+    assert outcomes["lab.twice"] == Measurement(
+        "lab.twice", Bounded.exactly(0.0524), "seconds", "after.prom", "what the lab times"
+    )
+    again = outcomes["lab.again"]
+    assert isinstance(again, NoData)
+    assert "lab.twice is a metric of lab.py, and none of the package's own" in again.reason
+
+
 def test_what_a_function_sees_of_a_window() -> None:
     """Two replicas: counters add up, histograms with the same buckets too; others are seen at their replica only."""
     first = Engine(
@@ -172,6 +197,7 @@ CERTAIN: Any = "certain"
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
     yield
+    set_added({})
     set_scenarios((), ())
 
 

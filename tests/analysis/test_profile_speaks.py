@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gpu_counters import gpus, watched
@@ -13,6 +14,8 @@ from made_windows import deployment, engine, window
 from pytest_llmroof.analysis.diagnose import diagnose
 from pytest_llmroof.analysis.facts import Phase, WindowFacts
 from pytest_llmroof.analysis.gather import gather
+from pytest_llmroof.analysis.measure import measure
+from pytest_llmroof.analysis.measurement import NoData
 from pytest_llmroof.analysis.observing import observe
 from pytest_llmroof.analysis.parts import of_part
 from pytest_llmroof.analysis.profile_checks import more_ranks
@@ -35,17 +38,17 @@ SHARES = Shares(
 LATE = replace(SHARES, exposed=0.05, waiting=0.0, idle=0.25, busy=0.75, host_bound=0.24, idle_within=0.22)
 
 
-def figures(shares: Shares = SHARES, rank: int = 0, phase: Phase = "decode", **changes: object) -> TimelineFigures:
+def figures(shares: Shares = SHARES, rank: int = 0, phase: Phase = "decode", **changes: Any) -> TimelineFigures:
     steps = StepFigures(phase, 9, shares.seconds, shares)
     made = TimelineFigures(
         location=f"rank{rank}.json", whole=shares, steps={None: steps, phase: steps}, collective="all-reduce",
         rank=rank, world_size=4,
     )  # fmt: skip
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
-def profiled(*timelines: TimelineFigures, **kept: object) -> WindowFacts:
-    return replace(decoding(llama_70b(), STEP), profile=Profile(timelines, **kept))  # type: ignore[arg-type]
+def profiled(*timelines: TimelineFigures, **kept: Any) -> WindowFacts:
+    return replace(decoding(llama_70b(), STEP), profile=Profile(timelines, **kept))
 
 
 # From whose rank ---------------------------------------------------------------------------------------------------
@@ -141,6 +144,16 @@ def test_why_profiles_say_nothing() -> None:
     assert silent(profiled(read=(beside,), refused=(kernels,))).reason == "k.csv holds no timeline: kernels one by one"
 
 
+def test_kernels_that_could_not_be_read_are_answered_with_what_would() -> None:
+    report = file("k.ncu-rep", "ncu report")
+    told = Refused(report, "k.ncu-rep is a report, not its export", "ncu --import k.ncu-rep --csv --page raw")
+    outcome = measure(profiled(refused=(told,)))["kernels(gemm).mfu"]
+    assert outcome == NoData("kernels(gemm).mfu", told.reason, told.remedy)
+    silent_one = measure(profiled(refused=(replace(told, remedy=None),)))["kernels(gemm).time_share"]
+    assert isinstance(silent_one, NoData)
+    assert "ncu" in (silent_one.remedy or "")
+
+
 def test_one_gpu_alone_exchanges_nothing_whatever_replays_hide() -> None:
     opaque = replace(SHARES, communication=None, exposed=None, transport=None, waiting=None, hidden=None)
     alone = replace(decoding(llama_8b(), STEP), profile=Profile((figures(opaque, collective=None, world_size=1),)))
@@ -171,12 +184,12 @@ def test_the_phase_of_a_profile_is_that_of_nearly_all_of_its_steps() -> None:
 # What is worth saying ----------------------------------------------------------------------------------------------
 
 
-def counted(busy: float, *timelines: TimelineFigures, **kept: object) -> WindowFacts:
+def counted(busy: float, *timelines: TimelineFigures, **kept: Any) -> WindowFacts:
     """70B on four GPUs in steps of 26.2 ms, whose counters say how busy they were."""
     load = engine(itl=STEP, outputs=28_400, steps=2290, prompt=1000, output=960, requests=100, present=(12, 12))
     seen = watched(window(load), *gpus(4, gr_engine=busy, dram=0.4, tensor=0.1))
     found = gather(seen, deployment(tensor_parallel=4), "decode")
-    return replace(found, profile=Profile(timelines, **kept))  # type: ignore[arg-type]
+    return replace(found, profile=Profile(timelines, **kept))
 
 
 def test_two_figures_of_how_busy_the_gpus_were_are_both_said_where_they_differ() -> None:
