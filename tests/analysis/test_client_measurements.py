@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from made_windows import deployment
 
 from pytest_llmroof.analysis.binomial import ranks
+from pytest_llmroof.analysis.clientfacts import client_decode
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.measure import measure
 from pytest_llmroof.analysis.measurement import Measurement, NoData
@@ -212,6 +213,19 @@ def test_the_decode_step_of_a_client_lies_between_bounds() -> None:
     weights, cache = 15.0103e9, 131072 * 150.5
     assert mbu.low == pytest.approx((weights + 3 * cache) / 3.35e12 / 0.02, rel=2e-3)
     assert mbu.high >= (weights + 4 * cache) / 3.35e12 / 0.015 * 0.998
+
+
+def test_replicas_share_what_a_client_saw_under_way() -> None:
+    # The same 20 x 1.5 s in 10 s and four at once, over two replicas: 1.5 .. 2 each.
+    requests = tuple(
+        Request(ttft=0.5, e2e=2.0, tpot=0.015, output_tokens=101.0, input_tokens=100.0, started=2.0 * (number // 4))
+        for number in range(20)
+    )
+    client = of_requests(*requests).client
+    assert client is not None
+    decode = client_decode(client, deployment("llama-3.1-8b", data_parallel=2))
+    assert decode is not None
+    assert (decode.batch.low, decode.batch.value, decode.batch.high) == (1.5, 1.5, 2.0)
 
 
 def test_what_a_client_cannot_see_has_no_data(tmp_path: Path) -> None:

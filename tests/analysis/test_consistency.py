@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from made_windows import GOLDEN_GPU, deployment, engine, figures, window
@@ -22,11 +23,11 @@ def impossible(outcome: Outcome) -> Impossible:
     return outcome
 
 
-def decode_window(itl: float, steps: float = 1000.0, batch: float = 1.0, **changes: object) -> Window:
+def decode_window(itl: float, steps: float = 1000.0, batch: float = 1.0, **changes: Any) -> Window:
     made = engine(
         itl=itl, outputs=batch * steps, steps=steps, prompt=100, output=1001, requests=batch, present=(batch, batch)
     )  # fmt: skip
-    return window(replace(made, **changes), seconds=itl * steps)  # type: ignore[arg-type]
+    return window(replace(made, **changes), seconds=itl * steps)
 
 
 def of(made: Window, on: Deployment) -> Measurements:
@@ -92,6 +93,16 @@ def test_a_wrong_gpu_is_named_where_no_precision_would_fit() -> None:
 def test_two_per_cent_are_left_for_what_is_not_exact(itl: float, refused: bool) -> None:
     outcome = of(decode_window(itl), deployment(figures(parameters=8.03e9), GOLDEN_GPU))["decode.mbu"]
     assert isinstance(outcome, Impossible) is refused
+
+
+@pytest.mark.parametrize(("margin", "refused"), [(1.015, False), (1.03, True)])
+def test_two_per_cent_are_left_above_the_boosted_peak_as_well(margin: float, refused: bool) -> None:
+    # 1 024 sequences of a model without a cache: 2 x 8.03e9 x 1 024 FLOP at 1.1 times 989 TFLOP/s are 15.1 ms.
+    made = decode_window(2 * 8.03e9 * 1024 / (1.1 * 989e12) / margin, batch=1024.0)
+    outcome = of(made, deployment(figures(parameters=8.03e9), GOLDEN_GPU))["decode.mfu"]
+    assert isinstance(outcome, Impossible) is refused
+    if refused:
+        assert "cannot compute 16.4 TFLOP on 1 x 989 TFLOP/s, boost clocks included" in impossible(outcome).reason
 
 
 def test_the_clocks_error_is_left_as_well() -> None:
@@ -196,7 +207,7 @@ def test_a_served_name_of_another_model_than_given(served: str, given: str, told
 
 
 def test_a_config_is_compared_with_the_served_model_and_its_vocabulary_may_be_longer() -> None:
-    def judged(name: str, **changes: object) -> Outcome:
+    def judged(name: str, **changes: Any) -> Outcome:
         config = {**load("models.yaml")[name]["config"], **changes}
         made = decode_window(0.08, model_name="meta-llama/Llama-3.1-8B-Instruct")
         return of(made, deployment(model_from_config(config, "mine"), "h100"))["decode.mbu"]

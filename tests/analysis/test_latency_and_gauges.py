@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from made_windows import around, deployment, engine, moving, window
@@ -32,9 +33,9 @@ def no_data(outcome: Outcome) -> NoData:
     return outcome
 
 
-def load(**changes: object) -> Engine:
-    figures = {"itl": 0.02, "outputs": 8000, "steps": 1000, "prompt": 100, "output": 800, "requests": 10}
-    return engine(**{**figures, **changes})  # type: ignore[arg-type]
+def load(**changes: Any) -> Engine:
+    figures: dict[str, Any] = {"itl": 0.02, "outputs": 8000, "steps": 1000, "prompt": 100, "output": 800, "requests": 10}
+    return engine(**{**figures, **changes})
 
 
 def test_a_percentile_beyond_the_last_bucket_is_known_from_below_only() -> None:
@@ -141,6 +142,23 @@ def test_a_gap_between_samples_hides_what_was_in_it() -> None:
     # 13 samples are enough: what spoils them is 30 - 11 = 19 s without one.
     assert (usage.undecided or "").endswith("and there is a gap of 19 s in 30 s")
     assert no_data(m["running.mean"]).reason == "13 samples inside the load: a gap of 19 s in 30 s"
+
+
+def test_a_gap_is_one_of_the_samples_where_no_clock_tells_the_window() -> None:
+    times = (*(100.0 + i for i in range(12)), 130.0)
+    made = load(gauges={"kv_usage": Series(times, (0.3,) * 13), "running": Series(times, (8.0,) * 13)}, present=None)
+    m = of(window(made, seconds=None, progress=moving(times, 100.0, 130.0)))
+    assert (measured(m["kv_cache.usage.max"]).undecided or "").endswith("a gap of 19 s in 30 s")
+
+
+def test_an_engine_that_has_not_verified_yet_says_no_mean_of_it() -> None:
+    def lengths(*values: float) -> Measurement:
+        times = tuple(float(i) for i in range(len(values)))
+        made = load(gauges={"accept_length": Series(times, values)})
+        return measured(of(window(made))["speculative.tokens_per_step"])
+
+    seen = lengths(0.0, 3.0, 2.0)
+    assert (seen.value, seen.samples) == (2.5, 2)
 
 
 def test_two_scrapes_that_bracket_the_load_say_nothing_of_it() -> None:
