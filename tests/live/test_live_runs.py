@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from reportschema import valid
 
 
 def window(url: str, duration: str, name: str = "decode") -> str:
@@ -75,7 +76,7 @@ def test_ctrl_c_in_a_window_leaves_a_report(project: Any, server: Any) -> None:
     process.send_signal(signal.SIGINT)
     text, _ = process.communicate(timeout=30)
     assert process.returncode == 2
-    report = json.loads((project.path / "report.json").read_text())
+    report = valid(json.loads((project.path / "report.json").read_text()))
     words = {window["name"]: [gate["verdict"] for gate in window["gates"]] for window in report["windows"]}
     assert words == {"first": ["pass", "pass"], "second": ["not run", "not run"]}
     assert report["summary"]["not run"] == 2
@@ -127,9 +128,49 @@ live.take = dying
 def test_a_worker_that_dies_in_a_window_leaves_it_to_the_next(project: Any, server: Any) -> None:
     project.gates(window(server.url, "0.4s"))
     project.pytester.makeconftest(KILLER)
-    run = project.run("-n2", apart=True)
+    run = project.run("-n2")
     assert sorted(run.verdicts) == ["not run", "pass"]
     assert 3 <= server.count() <= 8
+
+
+NOTED = """
+import os
+from pathlib import Path
+import pytest_llmroof.live as live
+
+whole = live.take
+
+def noted(spec, folder, *more):
+    Path("pid.part").write_text(str(os.getpid()))
+    os.replace("pid.part", "pid")
+    return whole(spec, folder, *more)
+
+live.take = noted
+"""
+
+
+def test_a_worker_that_is_killed_between_two_scrapes(project: Any, server: Any) -> None:
+    """At the second scrape: the window is begun and not over, whichever scrape that is."""
+    from loopback import respond
+
+    killed: list[int] = []
+
+    def answer(handler: Any) -> None:
+        if server.count() == 2:
+            killed.append(int((project.path / "pid").read_text()))
+            os.kill(killed[0], signal.SIGKILL)
+        respond(handler, server.process.page())
+
+    server.answer = answer
+    project.gates(window(server.url, "0.4s"))
+    project.pytester.makeconftest(NOTED)
+    run = project.run("-n2", apart=True)
+    assert run.rc == 1
+    assert len(killed) == 1
+    (document,) = valid(run.report)["windows"]
+    lost, judged = sorted(document["gates"], key=lambda gate: gate["verdict"])
+    assert (lost["verdict"], lost["reason"]) == ("not run", "the worker that ran it crashed")
+    assert judged["verdict"] == "pass"
 
 
 def on_terminal(project: Any, environment: dict[str, str]) -> str:
