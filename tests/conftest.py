@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -21,6 +22,11 @@ settings.load_profile("unhurried")
 # A shell that starts the tests in the background has interrupts ignored, and what they start inherits that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Runs inside tests collect garbage at their end: what was imported before them is none."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

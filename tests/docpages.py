@@ -116,6 +116,7 @@ class Desk:
             **{key: value for key, value in os.environ.items() if key not in _UNWANTED},
             "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
             "COLUMNS": "100",
+            "PYTEST_ADDOPTS": "-p no:hypothesispytest",  # a plugin of ours, not of readers, and slow to import
             "NO_COLOR": "1",
         }
 

@@ -6,10 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# Runs inside this process forget what they import: what is slow or cannot be imported twice is imported before.
-import jsonschema  # noqa: F401
 import pytest
-import requests  # noqa: F401
 from reportschema import valid
 from runs import strictly
 from vllm_pages import write_pages
@@ -59,7 +56,7 @@ class Judge:
         head: str = "",
         window: str = "",
         files: Mapping[str, str | bytes] | None = None,
-        load: Mapping[str, object] | None = None,
+        load: Mapping[str, Any] | None = None,
         options: tuple[str, ...] = (),
     ) -> Judged:
         """``head`` stands above ``windows:``, ``window`` are further keys of the only one, ``files`` inputs by name.
@@ -70,7 +67,7 @@ class Judge:
         folder = self._pytester.path
         telemetry = []
         if load:
-            telemetry += [path.name for path in write_pages(folder, **{"model": "m", **load})]  # type: ignore[arg-type]
+            telemetry += [path.name for path in write_pages(folder, **{"model": "m", **load})]
         for name, content in (files or {}).items():
             (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
             telemetry += [name] if name != "config.json" else []

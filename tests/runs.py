@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import pkgutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+# Runs inside this process forget what they import: what is slow, or cannot be imported twice, is imported before.
+import jinja2  # noqa: F401
+import jsonschema  # noqa: F401
+import junit_xml  # noqa: F401
+import msgspec  # noqa: F401
+import numpy  # noqa: F401
 import pytest
+import requests  # noqa: F401
 
-# Runs inside this process forget what they import: what is slow or cannot be imported twice is imported before.
-import pytest_llmroof.account
-import pytest_llmroof.command_line
-import pytest_llmroof.fixture_windows
-import pytest_llmroof.handle
-import pytest_llmroof.live
-import pytest_llmroof.markers
-import pytest_llmroof.probing
-import pytest_llmroof.report.json_report
-import pytest_llmroof.report.text  # noqa: F401
+import pytest_llmroof
+
+for _module in pkgutil.walk_packages(pytest_llmroof.__path__, "pytest_llmroof."):
+    importlib.import_module(_module.name)
 
 STRICT = ("--strict-markers", "--strict-config", "-W", "error", "-p", "no:cacheprovider")
 
@@ -37,8 +40,14 @@ class Run:
         return " ".join(self.text.split())
 
 
+def run(pytester: pytest.Pytester, *options: str, apart: bool = False) -> pytest.RunResult:
+    """Run pytest in the folder of a test; ``apart``: in a process of its own, which has to import everything."""
+    start = pytester.runpytest_subprocess if apart else pytester.runpytest_inprocess
+    return start("-p", "no:cacheprovider", *options)
+
+
 def strictly(
-    pytester: pytest.Pytester, *options: str, apart: bool, plugins: Sequence[object] = ()
+    pytester: pytest.Pytester, *options: str, apart: bool = False, plugins: Sequence[object] = ()
 ) -> tuple[int, str, dict[str, Any]]:
     """Run pytest in the folder of a test; ``apart``: in a process of its own. A run without a report has no windows.
 

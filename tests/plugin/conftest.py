@@ -7,22 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-# Runs inside this process forget what they import: what is slow or cannot be imported twice is imported before.
-import jsonschema  # noqa: F401
 import pytest
-import requests  # noqa: F401
+import runs
 from reportschema import valid
-
-import pytest_llmroof.account
-import pytest_llmroof.command_line
-import pytest_llmroof.fixture_windows
-import pytest_llmroof.handle
-import pytest_llmroof.lists
-import pytest_llmroof.live
-import pytest_llmroof.markers
-import pytest_llmroof.misses
-import pytest_llmroof.report.json_report
-import pytest_llmroof.report.text  # noqa: F401
 
 HEAD = """\
 gpu: h100
@@ -55,7 +42,7 @@ class Project:
     def run(self, *options: str) -> pytest.RunResult:
         """Run pytest here, with everything strict."""
         strict = ("--strict-markers", "--strict-config", "-W", "error")
-        return self.pytester.runpytest_inprocess(*strict, *options)
+        return runs.run(self.pytester, *strict, *options)
 
     def report(self, *options: str) -> dict[str, Any]:
         """Run, and read the report."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import runs
 from reportschema import valid
 
 from pytest_llmroof import aggregate, plugin
@@ -26,11 +27,9 @@ def marked(project: Any, body: str = "llmroof.check('itl.mean <= 40ms')") -> Non
 
 
 def outcome(project: Any, *options: str) -> tuple[int, dict[str, Any]]:
-    """Exit code and report of a run; in a process of its own where it has workers or might end ours."""
-    strict = ("-p", "no:cacheprovider", "--strict-markers", "-W", "error", "--llmroof-report=report.json")
-    pytester = project.pytester
-    run = pytester.runpytest_subprocess if any(option[:4] in ("-n1", "-n2", "--di") for option in options) else None
-    result = (run or pytester.runpytest_inprocess)(*strict, *options)
+    """Exit code and report of a run."""
+    strict = ("--strict-markers", "-W", "error", "--llmroof-report=report.json")
+    result = runs.run(project.pytester, *strict, *options)
     return int(result.ret), valid(json.loads((project.path / "report.json").read_text()))
 
 
@@ -219,7 +218,7 @@ def test_no_gate_collected_is_not_green(project: Any, workers: list[str]) -> Non
     (project.path / "llm-roof.yml").write_text("windows: {}\n")
     (project.path / "ci").mkdir()
     (project.path / "ci" / "nightly.llmrof.yaml").write_text("windows: {}\n")
-    result = project.pytester.runpytest_subprocess("--llmroof-gpu=h100", "-p", "no:cacheprovider", *workers)
+    result = runs.run(project.pytester, "--llmroof-gpu=h100", *workers)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import runs
 from vllm_pages import write_pages
 
 CONFIG = {
@@ -39,16 +40,12 @@ def conftest(pytester: pytest.Pytester, entry: str) -> None:
     pytester.makeconftest(f'pytest_llmroof_architectures = lambda config: {{"lab_llm": {entry}}}\n')
 
 
-def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
-    return pytester.runpytest_subprocess("-p", "no:cacheprovider", *options)
-
-
 def said(result: pytest.RunResult) -> str:
     return " ".join((result.stdout.str() + result.stderr.str()).split())
 
 
 def test_without_the_hook_it_is_no_data(pytester: pytest.Pytester) -> None:
-    result = run(pytester)
+    result = runs.run(pytester)
     result.assert_outcomes(passed=1, failed=1)
     assert "model_type 'lab_llm' is not understood" in said(result)
 
@@ -57,7 +54,7 @@ def test_without_the_hook_it_is_no_data(pytester: pytest.Pytester) -> None:
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
 def test_a_model_of_a_plugin_is_computed_with(pytester: pytest.Pytester, entry: str, workers: tuple[str, ...]) -> None:
     conftest(pytester, entry)
-    result = run(pytester, "--llmroof-report=report.json", *workers)
+    result = runs.run(pytester, "--llmroof-report=report.json", *workers)
     result.assert_outcomes(passed=2)
     window = json.loads((pytester.path / "report.json").read_text())["windows"][0]
     assert window["model"]["parameters"] == PARAMETERS
@@ -65,9 +62,9 @@ def test_a_model_of_a_plugin_is_computed_with(pytester: pytest.Pytester, entry: 
 
 def test_a_session_leaves_nothing_behind(pytester: pytest.Pytester) -> None:
     conftest(pytester, NAMES)
-    pytester.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
+    runs.run(pytester).assert_outcomes(passed=2)
     pytester.makeconftest("")
-    pytester.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(passed=1, failed=1)
+    runs.run(pytester).assert_outcomes(passed=1, failed=1)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +77,7 @@ def test_a_session_leaves_nothing_behind(pytester: pytest.Pytester) -> None:
 )
 def test_a_function_that_fails_is_no_data(pytester: pytest.Pytester, function: str, problem: str) -> None:
     conftest(pytester, f'{{"like": "llama", "keys": {function}}}')
-    result = run(pytester)
+    result = runs.run(pytester)
     result.assert_outcomes(passed=1, failed=1)
     text = said(result)
     assert "NO DATA" in text
@@ -101,7 +98,7 @@ def test_a_function_that_fails_is_no_data(pytester: pytest.Pytester, function: s
 )
 def test_a_wrong_entry_is_a_usage_error(pytester: pytest.Pytester, entry: str, problem: str) -> None:
     conftest(pytester, entry)
-    result = run(pytester, "--llmroof-gpu=h100")
+    result = runs.run(pytester, "--llmroof-gpu=h100")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     text = said(result)
     assert "pytest_llmroof_architectures: conftest.py: 'lab_llm': " in text
@@ -110,11 +107,11 @@ def test_a_wrong_entry_is_a_usage_error(pytester: pytest.Pytester, entry: str, p
 
 
 def test_the_catalogue_stays_what_it_is(pytester: pytest.Pytester) -> None:
-    plain = run(pytester, "--llmroof-list=models").stdout.str()
+    plain = runs.run(pytester, "--llmroof-list=models").stdout.str()
     pytester.makeconftest('pytest_llmroof_architectures = lambda config: {"llama": {"like": "qwen3"}}\n')
     file = pytester.path / "llmroof.yaml"
     file.write_text(file.read_text().replace("lab/config.json", "llama-3.1-8b"))
-    assert run(pytester, "--llmroof-list=models").stdout.str() == plain
-    run(pytester, "--llmroof-report=report.json")
+    assert runs.run(pytester, "--llmroof-list=models").stdout.str() == plain
+    runs.run(pytester, "--llmroof-report=report.json")
     window = json.loads((pytester.path / "report.json").read_text())["windows"][0]
     assert window["model"]["parameters"] == 8_030_261_248

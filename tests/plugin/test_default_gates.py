@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import runs
 
 Pages = Callable[..., tuple[Path, Path]]
 DECODE = {"model": "meta-llama/Llama-3.1-8B-Instruct", "itl": 0.0066, "batch": 16, "context": 1024, "output": 1024}
@@ -26,7 +27,7 @@ def test_the_traffic_shows_the_phase(
 ) -> None:
     vllm_pages(pytester.path, **load)
     (pytester.path / "llmroof.yaml").write_text(FILE)
-    result = pytester.runpytest_subprocess("-v")
+    result = runs.run(pytester, "-v")
     result.stdout.fnmatch_lines([f"llmroof.yaml::night::{gate} *"])
     assert result.ret == 0
 
@@ -37,20 +38,20 @@ def test_the_phase_that_was_found_is_a_mark(
 ) -> None:
     vllm_pages(pytester.path, **PREFILL)
     (pytester.path / "llmroof.yaml").write_text(FILE)
-    assert pytester.runpytest_subprocess("-m", mark).ret == found
+    assert runs.run(pytester, "-m", mark).ret == found
 
 
 def test_a_mixed_window_is_asked_for_gates(pytester: pytest.Pytester, vllm_pages: Pages) -> None:
     vllm_pages(pytester.path, **MIXED)
     (pytester.path / "llmroof.yaml").write_text(FILE)
-    result = pytester.runpytest_subprocess()
+    result = runs.run(pytester)
     result.stdout.fnmatch_lines(["llmroof.yaml:6:*night: its traffic mixes prefill and decode*write gates:*"])
     assert result.ret == 2
 
 
 def test_what_cannot_be_read_has_no_data_and_does_not_pass(pytester: pytest.Pytester) -> None:
     (pytester.path / "llmroof.yaml").write_text(FILE)
-    result = pytester.runpytest_subprocess()
+    result = runs.run(pytester)
     result.stdout.fnmatch_lines(["*NOT MEASURED: *before.prom*"])
     assert result.ret == 1
 
@@ -59,11 +60,11 @@ def test_telemetry_of_the_command_line_alone(pytester: pytest.Pytester, vllm_pag
     vllm_pages(pytester.path, **PREFILL)
     options = ["--llmroof-gpu=h100", "--llmroof-model=llama-3.1-8b", "--llmroof-deployment=tensor_parallel=1"]
     telemetry = ["--llmroof-telemetry=before.prom", "--llmroof-telemetry=after.prom"]
-    result = pytester.runpytest_subprocess("-v", *options, *telemetry)
+    result = runs.run(pytester, "-v", *options, *telemetry)
     result.stdout.fnmatch_lines(["llmroof::prefill.mfu >= 45% PASSED*"])
 
 
 def test_servers_are_not_asked_while_tests_are_collected(pytester: pytest.Pytester) -> None:
-    result = pytester.runpytest_subprocess("--llmroof-telemetry=http://127.0.0.1:9/metrics")
+    result = runs.run(pytester, "--llmroof-telemetry=http://127.0.0.1:9/metrics")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "--llmroof-phase=decode" in result.stdout.str() + result.stderr.str()

@@ -7,6 +7,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import runs
 
 PASSES = "decode.mbu >= 30%"
 FAILS = "decode.mbu >= 75%"
@@ -220,7 +221,7 @@ def test_names_are_looked_up_when_collected(project: Any) -> None:
 
 def test_a_collection_error_is_told_once_by_two_workers(project: Any) -> None:
     project.gates("decode.mbuu >= 75%")
-    result = project.pytester.runpytest_subprocess("-n2", "-p", "no:cacheprovider")
+    result = runs.run(project.pytester, "-n2")
     assert result.ret == 1
     assert sum("ERROR collecting" in line for line in result.outlines) == 1
 

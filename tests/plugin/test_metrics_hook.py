@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import runs
 from vllm_pages import write_pages
 
 CONFTEST = """
@@ -53,10 +54,6 @@ def gates(pytester: pytest.Pytester, text: str = GATES) -> None:
     (pytester.path / "llmroof.yaml").write_text(text.replace("before.prom, after.prom", ", ".join(pages)))
 
 
-def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
-    return pytester.runpytest_subprocess("-p", "no:cacheprovider", *options)
-
-
 def said(result: pytest.RunResult) -> str:
     return " ".join((result.stdout.str() + result.stderr.str()).split())
 
@@ -65,7 +62,7 @@ def said(result: pytest.RunResult) -> str:
 def test_gates_of_a_file_and_the_report(pytester: pytest.Pytester, workers: tuple[str, ...]) -> None:
     pytester.makeconftest(CONFTEST)
     gates(pytester)
-    result = run(pytester, "--llmroof-report=report.json", *workers)
+    result = runs.run(pytester, "--llmroof-report=report.json", *workers)
     result.assert_outcomes(passed=2, failed=1)
     text = said(result)
     assert "expected lab.tokens_per_request >= 1 000 000 tok" in text
@@ -94,29 +91,29 @@ def test_marks_fixtures_and_the_command_line(pytester: pytest.Pytester) -> None:
         """
     )
     telemetry = [f"--llmroof-telemetry={page}" for page in pages]
-    result = run(pytester, *telemetry, "--llmroof-gate=lab.tokens_per_request >= 20tok")
+    result = runs.run(pytester, *telemetry, "--llmroof-gate=lab.tokens_per_request >= 20tok")
     result.assert_outcomes(passed=2)
 
 
 def test_the_list(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(CONFTEST)
-    result = run(pytester, "--llmroof-list=metrics")
+    result = runs.run(pytester, "--llmroof-list=metrics")
     result.stdout.re_match_lines([r"lab\.tokens_per_request +tokens +generated tokens of a request"])
 
 
 def test_a_wrong_name_offers_the_right_one(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(CONFTEST)
     gates(pytester, GATES.replace("lab.tokens_per_request >= 20\n", "lab.tokens_per_requests >= 20\n"))
-    assert "did you mean 'lab.tokens_per_request'" in said(run(pytester))
+    assert "did you mean 'lab.tokens_per_request'" in said(runs.run(pytester))
 
 
 def test_a_session_leaves_nothing_behind(pytester: pytest.Pytester) -> None:
     """In one process: the second session does not know the first one's metric, however often it was parsed."""
     pytester.makeconftest(CONFTEST)
     gates(pytester)
-    pytester.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(passed=2, failed=1)
+    runs.run(pytester).assert_outcomes(passed=2, failed=1)
     pytester.makeconftest("")
-    result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    result = runs.run(pytester)
     assert "unknown metric 'lab.tokens_per_request'" in said(result)
 
 
@@ -141,7 +138,7 @@ def test_a_session_leaves_nothing_behind(pytester: pytest.Pytester) -> None:
 def test_what_goes_wrong_in_a_function_is_no_data(pytester: pytest.Pytester, body: str, reason: str) -> None:
     pytester.makeconftest(FUNCTION.format(body=body))
     gates(pytester, GATES.partition("    gates:")[0] + "    gates: [lab.it >= 0, decode.step_time <= 10s]\n")
-    result = run(pytester)
+    result = runs.run(pytester)
     result.assert_outcomes(passed=1, failed=1)
     text = said(result)
     assert reason in text
@@ -154,7 +151,7 @@ def test_a_function_may_ask_for_the_package_s_metrics(pytester: pytest.Pytester)
     body = "return Value(window.measured('decode.batch').value / window.deployment.gpus)"
     pytester.makeconftest(FUNCTION.format(body=body))
     gates(pytester, GATES.partition("    gates:")[0] + "    gates: [lab.it >= 1]\n")
-    run(pytester).assert_outcomes(passed=1)
+    runs.run(pytester).assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +180,7 @@ def test_a_wrong_metric_is_a_usage_error_that_names_the_plugin(
         f"pytest_llmroof_metrics = lambda config: {entry}\n"
     )
     gates(pytester, GATES.partition("    gates:")[0] + "    gates: [decode.step_time <= 10s]\n")
-    results = [run(pytester), run(pytester, "--llmroof-gpu=h100"), run(pytester, "--llmroof-list=metrics")]
+    results = [runs.run(pytester, *more) for more in ((), ("--llmroof-gpu=h100",), ("--llmroof-list=metrics",))]
     for result in results:
         assert result.ret != 0
         text = said(result)
@@ -195,9 +192,10 @@ def test_a_wrong_metric_is_a_usage_error_that_names_the_plugin(
 
 def test_two_plugins_with_one_name(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(CONFTEST)
+    pytester.syspathinsert()
     (pytester.path / "labplugin.py").write_text(CONFTEST)
     gates(pytester)
-    text = said(run(pytester, "-p", "labplugin"))
+    text = said(runs.run(pytester, "-p", "labplugin"))
     assert "both add a metric 'lab.tokens_per_request': rename one" in text
     assert "labplugin" in text
 
@@ -212,7 +210,7 @@ def test_a_conftest_of_a_folder_comes_in_time(pytester: pytest.Pytester) -> None
         GATES.replace("before.prom, after.prom", ", ".join(page.name for page in pages))
     )
     (pytester.path / "test_first.py").write_text("def test_it(llmroof_gpu): pass\n")
-    result = run(pytester, "--llmroof-gpu=h100")
+    result = runs.run(pytester, "--llmroof-gpu=h100")
     result.assert_outcomes(passed=3, failed=1)
 
 
@@ -222,7 +220,7 @@ def test_needs_say_what_is_missing(pytester: pytest.Pytester) -> None:
     )
     pytester.makeconftest(conftest)
     gates(pytester, GATES.partition("    gates:")[0] + "    gates: [lab.it >= 0]\n")
-    text = said(run(pytester))
+    text = said(runs.run(pytester))
     assert "no accelerator is named" in text
     assert "never called" not in text
 

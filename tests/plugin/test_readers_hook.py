@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import runs
 
 CONFTEST = """
 def pytest_llmroof_readers(config):
@@ -48,7 +49,7 @@ def test_an_engine_of_a_conftest_is_gated(pytester: pytest.Pytester) -> None:
     """100 steps of ten sequences: 1,000 tokens in 10 s."""
     pytester.makeconftest(CONFTEST)
     (pytester.path / "llmroof.yaml").write_text(GATES)
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result = runs.run(pytester)
     result.assert_outcomes(passed=3, failed=1)
     text = " ".join(result.stdout.str().split())
     assert "the lab engine counts no first tokens" in text
@@ -58,7 +59,7 @@ def test_an_engine_of_a_conftest_is_gated(pytester: pytest.Pytester) -> None:
 @pytest.mark.usefixtures("scrapes")
 def test_without_the_hook_the_page_is_nobody_s(pytester: pytest.Pytester) -> None:
     (pytester.path / "llmroof.yaml").write_text(GATES)
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result = runs.run(pytester)
     result.assert_outcomes(failed=4)
     text = " ".join(result.stdout.str().split())
     assert "metrics of no serving engine that is known here (it holds lab_tokens_in_total" in text
@@ -80,14 +81,14 @@ def test_command_line_gates_and_tests_see_it_too(pytester: pytest.Pytester) -> N
         """
     )
     options = ("--llmroof-telemetry=before.prom", "--llmroof-telemetry=after.prom", "--llmroof-gate=decode.batch >= 9")
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", *options)
+    result = runs.run(pytester, *options)
     result.assert_outcomes(passed=2)
 
 
 def test_a_wrong_entry_is_named_before_anything_runs(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(CONFTEST.replace('"generation_tokens"', '"generated_tokens"'))
     (pytester.path / "llmroof.yaml").write_text(GATES)
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result = runs.run(pytester)
     text = " ".join((result.stdout.str() + result.stderr.str()).split())
     assert result.ret != 0
     assert "pytest_llmroof_readers: engine 'lab-engine': counters: unknown key 'generated_tokens'" in text
@@ -97,7 +98,7 @@ def test_a_wrong_entry_is_named_before_anything_runs(pytester: pytest.Pytester) 
 
 def test_the_list_of_engines(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(CONFTEST)
-    result = pytester.runpytest_subprocess("--llmroof-list=engines")
+    result = runs.run(pytester, "--llmroof-list=engines")
     assert result.ret == 0
     lines = {line.split("  ")[0]: line for line in result.stdout.lines}
     assert set(lines) >= {"vllm", "sglang", "llama.cpp", "trtllm", "lmdeploy", "tgi", "dynamo", "lab-engine"}
@@ -107,7 +108,7 @@ def test_the_list_of_engines(pytester: pytest.Pytester) -> None:
 
 def test_the_list_names_a_wrong_entry(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(CONFTEST.replace('"prefixes": ["lab_"],', ""))
-    result = pytester.runpytest_subprocess("--llmroof-list=engines")
+    result = runs.run(pytester, "--llmroof-list=engines")
     assert result.ret == 4
     text = result.stdout.str() + result.stderr.str()
     assert "pytest_llmroof_readers: engine 'lab-engine': prefixes" in text

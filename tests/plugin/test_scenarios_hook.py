@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import runs
 from vllm_pages import write_pages
 
 CONFTEST = """
@@ -44,10 +45,6 @@ def _files(pytester: pytest.Pytester) -> None:
     (pytester.path / "llmroof.yaml").write_text(GATES.replace("PAGES", pages))
 
 
-def run(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
-    return pytester.runpytest_subprocess("-p", "no:cacheprovider", *options)
-
-
 def said(result: pytest.RunResult) -> str:
     return " ".join((result.stdout.str() + result.stderr.str()).split())
 
@@ -61,7 +58,7 @@ def report(pytester: pytest.Pytester) -> dict[str, object]:
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
 def test_a_scenario_of_a_plugin_is_named(pytester: pytest.Pytester, workers: tuple[str, ...]) -> None:
     pytester.makeconftest(CONFTEST.format(body=HOLDS))
-    result = run(pytester, "--llmroof-report=report.json", "--llmroof-report=report.html", *workers)
+    result = runs.run(pytester, "--llmroof-report=report.json", "--llmroof-report=report.html", *workers)
     result.assert_outcomes(failed=1)
     text = said(result)
     assert "scenario LAB-NUMA: weights on the wrong socket" in text
@@ -75,19 +72,19 @@ def test_a_scenario_of_a_plugin_is_named(pytester: pytest.Pytester, workers: tup
 
 
 def test_where_the_condition_does_not_hold_nothing_changes(pytester: pytest.Pytester) -> None:
-    run(pytester, "--llmroof-report=report.json")
+    runs.run(pytester, "--llmroof-report=report.json")
     plain = report(pytester)
     pytester.makeconftest(CONFTEST.format(body="return None"))
-    run(pytester, "--llmroof-report=report.json")
+    runs.run(pytester, "--llmroof-report=report.json")
     assert report(pytester) == plain
 
 
 def test_a_remedy_is_added_to_a_letter(pytester: pytest.Pytester) -> None:
-    run(pytester, "--llmroof-report=report.json")
+    runs.run(pytester, "--llmroof-report=report.json")
     letters = str(report(pytester)["scenario"]).split(" or ")
     body = CONFTEST.format(body="return None").replace('"A": [', f'"{letters[0]}": [')
     pytester.makeconftest(body)
-    run(pytester, "--llmroof-report=report.json")
+    runs.run(pytester, "--llmroof-report=report.json")
     remedies = report(pytester)["remedies"]
     assert isinstance(remedies, list)
     assert remedies[-1] == {
@@ -108,7 +105,7 @@ def test_a_condition_that_fails_is_said_and_the_gate_still_fails(
     pytester: pytest.Pytester, body: str, problem: str
 ) -> None:
     pytester.makeconftest(CONFTEST.format(body=body))
-    result = run(pytester)
+    result = runs.run(pytester)
     result.assert_outcomes(failed=1)
     text = said(result)
     assert problem in text
@@ -135,7 +132,7 @@ def test_a_wrong_entry_is_a_usage_error(pytester: pytest.Pytester, entry: str, p
         'it = Scenario("t", "w", f)\n'
         f"pytest_llmroof_scenarios = lambda config: {entry}\n"
     )
-    result = run(pytester, "--llmroof-gpu=h100")
+    result = runs.run(pytester, "--llmroof-gpu=h100")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     text = said(result)
     assert "pytest_llmroof_scenarios: conftest.py: " in text

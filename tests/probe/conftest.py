@@ -61,8 +61,8 @@ class Project:
         )
         (self.path / name).write_text(head + textwrap.dedent(body), encoding="utf-8")
 
-    def run(self, *options: str, apart: bool = False) -> Run:
-        return Run(*runs.strictly(self.pytester, *options, apart=apart))
+    def run(self, *options: str) -> Run:
+        return Run(*runs.strictly(self.pytester, *options))
 
 
 @pytest.fixture

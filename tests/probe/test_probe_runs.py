@@ -250,7 +250,7 @@ def test_workers_do_not_probe_one_server_at_the_same_time(project: Any, serve: S
         """,
         server,
     )
-    run = project.run("-n2", apart=True)
+    run = project.run("-n2")
     assert run.rc == 0, run.text
     assert len(run.windows) == 4
     assert all(window["gates"][0]["verdict"] == "pass" for window in run.windows.values())

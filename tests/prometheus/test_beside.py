@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import runs
 from engine_pages import Page, dynamo, dynamo_worker, sglang
 from fleets import Sample, prometheus, victoriametrics
 from vllm_pages import Load, page
@@ -159,4 +160,4 @@ class Gates:
         self.pytester.makefile(
             ".yaml", llmroof=f"windows:\n  w:\n    phase: decode\n    telemetry: {telemetry}\n    gates:\n{listed}\n"
         )
-        return " ".join(self.pytester.runpytest_subprocess("-p", "no:cacheprovider", "-rA").stdout.str().split())
+        return " ".join(runs.run(self.pytester, "-rA").stdout.str().split())

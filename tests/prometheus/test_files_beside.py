@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import runs
 from benchmark_files import detailed, vllm_result
 from fleets import fleet, prometheus
 from vllm_pages import Load, write_pages
@@ -170,7 +171,7 @@ windows:
     telemetry: [{source}, result.json]
     gates: [ttft.p50 <= 150ms, itl.mean <= 25ms, ttft.max <= 500ms]
 """)  # fmt: skip
-    outcome = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    outcome = runs.run(pytester)
     text = " ".join(outcome.stdout.str().split())
     outcome.assert_outcomes(passed=2, failed=1)
     assert "found 900 ms, expected ttft.max <= 500 ms" in text

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import runs
 from fleets import Replica, Sample, fleet, prometheus, requests_in
 from vllm_pages import Load
 
@@ -87,7 +88,7 @@ def gate(pytester: pytest.Pytester, url: str, namespace: str, *gates: str, deplo
     pytester.makefile(
         ".yaml", llmroof=f"{deployed}windows:\n  w:\n    phase: decode\n    telemetry: {source}\n    gates:\n{listed}"
     )
-    return " ".join(pytester.runpytest_subprocess("-p", "no:cacheprovider").stdout.str().split())
+    return " ".join(runs.run(pytester).stdout.str().split())
 
 
 @pytest.mark.parametrize(("namespace", "worst", "slow"), [

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import runs
 from reportschema import valid
 
 
@@ -50,14 +51,14 @@ Runner = Callable[..., Run]
 
 @pytest.fixture
 def gate(pytester: pytest.Pytester) -> Runner:
-    """Write a gate file (None for none), run pytest with options in a process of its own, read the report."""
+    """Write a gate file (None for none), run pytest with options, read the report."""
 
-    def run(gate_file: str | None, *options: str, name: str = "llmroof.yaml") -> Run:
+    def run(gate_file: str | None, *options: str, name: str = "llmroof.yaml", apart: bool = False) -> Run:
         if gate_file is not None:
             (pytester.path / name).write_text(gate_file, encoding="utf-8")
         report = pytester.path / "report.json"
         report.unlink(missing_ok=True)
-        result = pytester.runpytest_subprocess(*options, "--llmroof-report=report.json", "-p", "no:cacheprovider")
+        result = runs.run(pytester, *options, "--llmroof-report=report.json", apart=apart)
         document = valid(json.loads(report.read_text(encoding="utf-8"))) if report.exists() else None
         return Run(int(result.ret), result.stdout.str() + result.stderr.str(), document)
 

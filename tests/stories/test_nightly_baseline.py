@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import runs
 from vllm_pages import Load, page
 
 NIGHT = Load(
@@ -179,10 +180,10 @@ def test_three_windows_are_held_against_three_reports_by_python_gates_under_xdis
         """
     )
     pytester.path.joinpath("perf.llmroof.yaml").unlink()
-    options = ("-p", "no:cacheprovider", "-n", "2")
-    first = pytester.runpytest_subprocess(*options, "--llmroof-report=base/1.json")
+    options = ("-n", "2")
+    first = runs.run(pytester, *options, "--llmroof-report=base/1.json")
     assert first.ret == 1
-    second = pytester.runpytest_subprocess(*options, "--llmroof-baseline=base", "--llmroof-report=out.json")
+    second = runs.run(pytester, *options, "--llmroof-baseline=base", "--llmroof-report=out.json")
     assert second.ret == 0, second.stdout.str()
     report = json.loads((pytester.path / "out.json").read_text())
     found = {gate["expression"]: gate for window in report["windows"] for gate in window["gates"]}

@@ -396,7 +396,7 @@ def test_nothing_of_profiles_is_imported_without_one(pytester: pytest.Pytester, 
         "atexit.register(lambda: open('modules', 'w').write(' '.join(sorted(sys.modules))))\n"
     )
     text = HEAD + "windows: {decode: {phase: decode, telemetry: [FILES], gates: [decode.mbu >= 75%]}}\n"
-    gate(text.replace("FILES", "before.prom, after.prom"))
+    gate(text.replace("FILES", "before.prom, after.prom"), apart=True)
     modules = Path(pytester.path / "modules").read_text().split()
     room = "pytest_llmroof.profiles"
     door = {room, *(f"{room}.{one}" for one in ("finding", "profile", "recognise"))}
@@ -404,7 +404,7 @@ def test_nothing_of_profiles_is_imported_without_one(pytester: pytest.Pytester, 
     assert "numpy" not in modules
     assert "sqlite3" not in modules
     write_kineto(decode(idle=0.4), pytester.path / TRACE)
-    gate(text.replace("FILES", f"before.prom, after.prom, {TRACE}"))
+    gate(text.replace("FILES", f"before.prom, after.prom, {TRACE}"), apart=True)
     assert "pytest_llmroof.profiles.analyse" in Path(pytester.path / "modules").read_text().split()
 
 
