@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from pytest_llmroof.analysis.attribution import Attribution, Cause, Share
 from pytest_llmroof.analysis.diagnosis import Diagnosis, Evidence, Remedy
@@ -120,35 +120,35 @@ def gate(
     limit: float = 0.75,
     written: str = "75%",
     unit: Unit = "fraction",
-    **changes: object,
+    **changes: Any,
 ) -> Gate:
     canonical = f"{metric} {operator} {written}"
     made = Gate(
         metric=metric, operator=operator, limit=Limit("absolute", limit), unit=unit,
         expression=canonical, canonical=canonical, name=canonical,
     )  # fmt: skip
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
-def measured(metric: str, value: float, low: float, high: float, unit: Unit, **more: object) -> Measurement:
+def measured(metric: str, value: float, low: float, high: float, unit: Unit, **more: Any) -> Measurement:
     made = Measurement(
         metric, Bounded(value, low, high), unit,
         source="vllm:inter_token_latency_seconds", method="bytes of a step over its time", samples=3100,
     )  # fmt: skip
-    return replace(made, **more)  # type: ignore[arg-type]
+    return replace(made, **more)
 
 
-def verdict(of: Gate, outcome: Outcome, word: Word = "fail", **changes: object) -> Verdict:
+def verdict(of: Gate, outcome: Outcome, word: Word = "fail", **changes: Any) -> Verdict:
     """Judged by hand: margin and supported limit as the definitions say."""
     if not isinstance(outcome, Measurement):
         made = Verdict(of, word, outcome, limit=of.limit.value, reason=outcome.reason)
-        return replace(made, **changes)  # type: ignore[arg-type]
+        return replace(made, **changes)
     value, limit = outcome.value, of.limit.value
     rising = of.operator in (">=", ">")
     margin = value - limit if of.unit == "fraction" else (value / limit - 1 if limit else 0.0)
     end = outcome.bounded.low * 0.95 if rising else outcome.bounded.high * 1.05
     made = Verdict(of, word, outcome, value, limit, margin if rising else -margin, supported=end)
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
 def mbu() -> Measurement:
@@ -161,17 +161,17 @@ def itl() -> Measurement:
     return measured("itl.mean", ITL, ITL, ITL, "seconds", method="sum of the histogram over its count")
 
 
-def window(**changes: object) -> Window:
+def window(**changes: Any) -> Window:
     made = Window(
         kind="vllm",
         engines=(Engine("engine 0", "meta-llama/Llama-3.1-70B-Instruct"),),
         sources=(SourceInfo("vllm", "after.prom"),),
         duration_seconds=SECONDS,
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
-def facts(deployment: Deployment = TP4, seen: Window | None = None, **changes: object) -> WindowFacts:
+def facts(deployment: Deployment = TP4, seen: Window | None = None, **changes: Any) -> WindowFacts:
     cost = step_cost()
     made = WindowFacts(
         window=seen or window(),
@@ -198,10 +198,10 @@ def facts(deployment: Deployment = TP4, seen: Window | None = None, **changes: o
             floor=floor_of(cost),
         ),
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
-def spec(**changes: object) -> WindowSpec:
+def spec(**changes: Any) -> WindowSpec:
     made = WindowSpec(
         id="llmroof.yaml::decode",
         name="decode",
@@ -212,10 +212,10 @@ def spec(**changes: object) -> WindowSpec:
         deployment={"tensor_parallel": 4},
         phase="decode",
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
-def assessment(*verdicts: Verdict, outcomes: Mapping[str, Outcome] | None = None, **changes: object) -> Assessment:
+def assessment(*verdicts: Verdict, outcomes: Mapping[str, Outcome] | None = None, **changes: Any) -> Assessment:
     """The flagship's window: 70B on four H100, a third of each step waits for the others.
 
     ``attribution``, ``diagnosis`` and ``diagnoses`` among the changes stand for the window's reasons.
@@ -231,7 +231,7 @@ def assessment(*verdicts: Verdict, outcomes: Mapping[str, Outcome] | None = None
         verdicts=verdicts or (flagship_verdict(),),
         reasons=MadeReasons(attribution, diagnosis, diagnoses),
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
 class MadeReasons(Reasons):
@@ -247,8 +247,8 @@ class MadeReasons(Reasons):
         return self._own
 
 
-def flagship_verdict(**changes: object) -> Verdict:
-    return replace(verdict(gate(id="REL-7", default=True), mbu()), **changes)  # type: ignore[arg-type]
+def flagship_verdict(**changes: Any) -> Verdict:
+    return replace(verdict(gate(id="REL-7", default=True), mbu()), **changes)
 
 
 def no_data(metric: str = "decode.mbu", reason: str = "connection refused at http://host:8000/metrics") -> NoData:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from vllm_pages import Load, page
@@ -87,7 +87,7 @@ class Replica:
 
 
 def fleet(
-    load: Load, count: int, end: float, *, seconds: float | None = None, interval: float = 60.0, **changes: object
+    load: Load, count: int, end: float, *, seconds: float | None = None, interval: float = 60.0, **changes: Any
 ) -> list[Replica]:
     """Replicas of one load, scraped one after the other within the interval, until ``end``."""
     seconds = seconds or load.seconds
@@ -102,7 +102,7 @@ def fleet(
         )
         for index in range(count)
     ]
-    return [replace(each, **changes) for each in replicas]  # type: ignore[arg-type]
+    return [replace(each, **changes) for each in replicas]
 
 
 Sample = tuple[str, float, float]

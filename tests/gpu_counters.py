@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from pytest_llmroof.telemetry.hardware import Gpu, Hardware
 from pytest_llmroof.telemetry.window import Series, Window
@@ -27,7 +28,7 @@ def gpu(
     times: Sequence[float] = tuple(range(1, 61)),
     host: str = "host-1",
     device: str | None = H100,
-    changes: Mapping[str, object] | None = None,
+    changes: Mapping[str, Any] | None = None,
     **values: float | Sequence[float],
 ) -> Gpu:
     """One GPU, with a value or one value a sample of each quantity."""
@@ -42,21 +43,21 @@ def gpu(
         series=series,
         names={name: NAMES[name] for name in values if name in NAMES},
     )
-    return replace(made, **(changes or {}))  # type: ignore[arg-type]
+    return replace(made, **(changes or {}))
 
 
-def gpus(count: int, host: str = "host-1", **values: float | Sequence[float]) -> tuple[Gpu, ...]:
+def gpus(count: int, host: str = "host-1", **values: Any) -> tuple[Gpu, ...]:
     """Several GPUs that did the same."""
-    return tuple(gpu(index, host=host, **values) for index in range(count))  # type: ignore[arg-type]
+    return tuple(gpu(index, host=host, **values) for index in range(count))
 
 
-def hardware(*seen: Gpu, averaging: float | None = 1.0, **changes: object) -> Hardware:
+def hardware(*seen: Gpu, averaging: float | None = 1.0, **changes: Any) -> Hardware:
     """Counters of a DCGM exporter."""
     made = Hardware(gpus=seen, kinds=("dcgm",), location="dcgm.prom", averaging_seconds=averaging)
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
-def watched(window: Window, *seen: Gpu, averaging: float | None = 1.0, **changes: object) -> Window:
+def watched(window: Window, *seen: Gpu, averaging: float | None = 1.0, **changes: Any) -> Window:
     """A window with counters of these GPUs."""
     return replace(window, hardware=hardware(*seen, averaging=averaging, **changes))
 

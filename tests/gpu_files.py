@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from pytest_llmroof.telemetry.hardware import Gpu, Hardware
 from pytest_llmroof.telemetry.reading import read_window
@@ -37,9 +38,9 @@ def folder_of(folder: Path, files: Mapping[str, str]) -> Path:
     return folder
 
 
-def window_of(folder: Path, files: Mapping[str, str], **options: object) -> Window:
+def window_of(folder: Path, files: Mapping[str, str], **options: Any) -> Window:
     """The window that a folder with these files holds."""
-    return read_window([(folder_of(folder, files), "rec")], **options)  # type: ignore[arg-type]
+    return read_window([(folder_of(folder, files), "rec")], **options)
 
 
 def hardware_of(window: Window) -> Hardware:

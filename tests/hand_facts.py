@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from pytest_llmroof.analysis.facts import Busy, DecodeFacts, Phase, PrefillFacts, WindowFacts
 from pytest_llmroof.analysis.measurement import Measurement
@@ -23,30 +24,30 @@ H100_BANDWIDTH = 3.35e12
 exactly = Bounded.exactly
 
 
-def llama_70b(**changes: object) -> Deployment:
+def llama_70b(**changes: Any) -> Deployment:
     """Llama 3.1 70B in bf16, TP 4 on H100 SXM."""
     return replace(
         Deployment(named_model("llama-3.1-70b"), accelerator("h100"), tensor_parallel=4),
-        **changes,  # type: ignore[arg-type]
+        **changes,
     )
 
 
-def llama_8b(**changes: object) -> Deployment:
+def llama_8b(**changes: Any) -> Deployment:
     """Llama 3.1 8B in bf16 on one H100 SXM."""
-    return replace(Deployment(named_model("llama-3.1-8b"), accelerator("h100")), **changes)  # type: ignore[arg-type]
+    return replace(Deployment(named_model("llama-3.1-8b"), accelerator("h100")), **changes)
 
 
-def mixtral(**changes: object) -> Deployment:
+def mixtral(**changes: Any) -> Deployment:
     """Mixtral 8x7B in bf16, TP 2 on H100 SXM."""
     return replace(
         Deployment(named_model("mixtral-8x7b"), accelerator("h100"), tensor_parallel=2),
-        **changes,  # type: ignore[arg-type]
+        **changes,
     )
 
 
-def engine(**kept: object) -> Engine:
+def engine(**kept: Any) -> Engine:
     """One vLLM engine."""
-    return replace(Engine("engine 0", "a-model"), **kept)  # type: ignore[arg-type]
+    return replace(Engine("engine 0", "a-model"), **kept)
 
 
 def window(*engines: Engine) -> Window:

@@ -25,7 +25,7 @@ def serving(
 ) -> Iterator[int]:
     """Serve on 127.0.0.1 until the end of the block, over TLS with a certificate; the port."""
 
-    class Quiet(handler):  # type: ignore[misc, valid-type]
+    class Quiet(handler):  # type: ignore[misc, valid-type]  # a base that is only known here
         def handle(self) -> None:
             # A client may hang up: on an answer that is too long, on a certificate that it does not trust.
             with contextlib.suppress(ConnectionError, TimeoutError, ssl.SSLError):

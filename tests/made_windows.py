@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from pytest_llmroof.roofline.accelerator import Accelerator
 from pytest_llmroof.roofline.catalogue import accelerator
@@ -32,7 +33,7 @@ def deployment(
     gpu: Accelerator | str | None = "h100",
     tensor_parallel: int = 1,
     data_parallel: int | None = None,
-    **changes: object,
+    **changes: Any,
 ) -> Deployment:
     """A deployment of which everything was given."""
     made = Deployment(
@@ -42,7 +43,7 @@ def deployment(
         data_parallel=data_parallel,
         provenance=GIVEN,
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
 def figures(**values: object) -> Model:
@@ -98,7 +99,7 @@ def engine(
     return Engine(identity, model_name, counted, observed, gauges or {}, {"length": requests}, names, facts or {})
 
 
-def window(*engines: Engine, seconds: float | None = 60.0, **changes: object) -> Window:
+def window(*engines: Engine, seconds: float | None = 60.0, **changes: Any) -> Window:
     """A window of a vLLM over some engines."""
     made = Window(
         kind="vllm",
@@ -108,7 +109,7 @@ def window(*engines: Engine, seconds: float | None = 60.0, **changes: object) ->
         duration_seconds=seconds,
         conventions=frozenset({"itl_per_step", "tpot_zeros"}),
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
 def moving(times: Sequence[float], first: float, last: float) -> Series:

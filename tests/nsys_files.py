@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ CALL = ("start INTEGER", "end INTEGER", "eventClass INTEGER", "globalTid INTEGER
 NVTX = ("start INTEGER NOT NULL", "end INTEGER", "eventType INTEGER NOT NULL", "text TEXT", "globalTid INTEGER",
         "textId INTEGER", "domainId INTEGER")  # fmt: skip
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 
 
 class Export:

@@ -6,6 +6,7 @@ A step is cut into equal pieces: a GEMM, then an all-reduce, then nothing until 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from timelines import CUSTOM_ALL_REDUCE, GEMM, MICROSECOND, NCCL_SEND_RECV, Schedule
 
@@ -24,10 +25,10 @@ def decode(
     steps: int = STEPS,
     name: str = DECODES,
     kernel: str = CUSTOM_ALL_REDUCE,
-    **facts: object,
+    **facts: Any,
 ) -> Schedule:
     """Steps in which all-reduces are exposed for one share and the device waits for its host for another."""
-    schedule = replace(Schedule(rank=0, world_size=4), **facts)  # type: ignore[arg-type]
+    schedule = replace(Schedule(rank=0, world_size=4), **facts)
     length = step_us * MICROSECOND // pieces
     for step in range(steps):
         begin = step * length * pieces

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 LATENCIES = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0)
 BETWEEN = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
@@ -78,9 +79,9 @@ def page(load: Load, done: float, at: float | None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_pages(folder: Path, load: Load | None = None, *, clock: bool = True, **changes: object) -> tuple[Path, Path]:
+def write_pages(folder: Path, load: Load | None = None, *, clock: bool = True, **changes: Any) -> tuple[Path, Path]:
     """``before.prom`` and ``after.prom`` in ``folder`` around a load; keywords change the load's figures."""
-    load = replace(load or Load(), **changes)  # type: ignore[arg-type]
+    load = replace(load or Load(), **changes)
     folder.mkdir(parents=True, exist_ok=True)
     before, after = folder / "before.prom", folder / "after.prom"
     before.write_text(page(load, 0.0, load.started if clock else None), encoding="utf-8")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from made_windows import deployment, engine, window
 
@@ -17,12 +19,12 @@ def eight_b(load: Engine, seconds: float = 5.0) -> Measurements:
     return measure(gather(window(load, seconds=seconds), deployment("llama-3.1-8b"), "decode"))
 
 
-def inside(requests: float = 0.0, output: float = 0.0, **changes: object) -> Engine:
+def inside(requests: float = 0.0, output: float = 0.0, **changes: Any) -> Engine:
     """Five seconds inside long requests: 32 sequences, 600 steps of 8.3 ms."""
     prompt = 64.0 if requests else 0.0
     return engine(
         itl=0.0083, outputs=19_200, steps=600, prompt=prompt, output=output, requests=requests, present=(32, 32),
-        **changes,  # type: ignore[arg-type]
+        **changes,
     )  # fmt: skip
 
 

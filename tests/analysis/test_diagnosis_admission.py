@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from hand_facts import decoding, engine, exactly, llama_8b, mean_of, measured, prefilling, series, window
 
@@ -93,8 +94,8 @@ def test_e_where_prefill_fills_the_steps_has_b_as_its_cause() -> None:
 
 
 def test_no_e_where_the_queue_is_short() -> None:
-    kept: dict[str, object] = {**QUEUED, "queue": mean_of(0.02)}
-    facts = decoding(llama_8b(), 0.0066, 16, 1000, engines=(Engine("engine 0", "m", histograms=kept),))  # type: ignore[arg-type]
+    kept: dict[str, Any] = {**QUEUED, "queue": mean_of(0.02)}
+    facts = decoding(llama_8b(), 0.0066, 16, 1000, engines=(Engine("engine 0", "m", histograms=kept),))
     found = diagnosed(facts, "ttft", measured(ttft__mean=2.0))
     # 2.0 s - 0.02 s - 0.3 s: the front end takes 84 %.
     assert found.scenario is None
@@ -102,9 +103,9 @@ def test_no_e_where_the_queue_is_short() -> None:
 
 
 def test_prefill_makes_the_first_token_late() -> None:
-    kept: dict[str, object] = {"ttft": mean_of(0.125), "queue": mean_of(0.004), "prefill_time": mean_of(0.115)}
+    kept: dict[str, Any] = {"ttft": mean_of(0.125), "queue": mean_of(0.004), "prefill_time": mean_of(0.115)}
     facts = prefilling(llama_8b(), 4096, 100, 11.53)
-    facts = replace(facts, window=window(Engine("engine 0", "m", histograms=kept)))  # type: ignore[arg-type]
+    facts = replace(facts, window=window(Engine("engine 0", "m", histograms=kept)))
     # 62.2 of 125 ms are floor, 18.5 ms ceiling.
     found = diagnosed(facts, "ttft", measured(ttft__mean=0.125))
     assert (found.scenario, found.regime) == ("B", "compute")
@@ -166,9 +167,9 @@ def test_g_from_samples_without_requests() -> None:
 
 def test_other_requests_prefill_makes_the_first_token_late() -> None:
     # 100 requests' prefill of 1 s each in 11.53 s of work: 88 % of it is other requests' work.
-    kept: dict[str, object] = {"ttft": mean_of(1.1), "queue": mean_of(0.02), "prefill_time": mean_of(1.0)}
+    kept: dict[str, Any] = {"ttft": mean_of(1.1), "queue": mean_of(0.02), "prefill_time": mean_of(1.0)}
     facts = prefilling(llama_8b(), 4096, 100, 11.53)
-    facts = replace(facts, window=window(Engine("engine 0", "m", histograms=kept)))  # type: ignore[arg-type]
+    facts = replace(facts, window=window(Engine("engine 0", "m", histograms=kept)))
     found = diagnosed(facts, "ttft", measured(ttft__mean=1.1))
     # How near the roof others' prompts are computed is not known from this.
     assert (found.scenario, found.confidence) == ("B", "low")
@@ -177,8 +178,8 @@ def test_other_requests_prefill_makes_the_first_token_late() -> None:
 
 def test_a_slow_prefill_is_a_loss() -> None:
     # 62 ms of floor in 400 ms of prefill: 70 % of the time to first token is neither floor nor ceiling.
-    kept: dict[str, object] = {"ttft": mean_of(0.41), "queue": mean_of(0.004), "prefill_time": mean_of(0.40)}
+    kept: dict[str, Any] = {"ttft": mean_of(0.41), "queue": mean_of(0.004), "prefill_time": mean_of(0.40)}
     facts = prefilling(llama_8b(), 4096, 100, 40.0)
-    facts = replace(facts, window=window(Engine("engine 0", "m", histograms=kept)))  # type: ignore[arg-type]
+    facts = replace(facts, window=window(Engine("engine 0", "m", histograms=kept)))
     found = diagnosed(facts, "ttft", measured(ttft__mean=0.41))
     assert (found.scenario, found.regime) == ("D or F", "overhead")

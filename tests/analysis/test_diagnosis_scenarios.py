@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hand_facts import decoding, exactly, llama_8b, llama_70b, measured, mixtral, prefilling
@@ -138,8 +139,8 @@ def test_gpu_counters_are_worth_less_than_a_profile() -> None:
     ],
     ids=["distorted", "another step"],
 )
-def test_what_makes_a_profile_doubtful_lowers_the_confidence(changes: dict[str, object]) -> None:
-    seen = replace(Observed("trace", transport=0.34, idle_within=0.04), **changes)  # type: ignore[arg-type]
+def test_what_makes_a_profile_doubtful_lowers_the_confidence(changes: dict[str, Any]) -> None:
+    seen = replace(Observed("trace", transport=0.34, idle_within=0.04), **changes)
     found = diagnosed(decoding(llama_70b(), 0.0262), None, seen)
     assert (found.scenario, found.confidence) == ("C", "medium")
     assert any(one.source == "trace" and not one.supports for one in about(found, "C"))

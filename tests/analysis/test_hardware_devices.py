@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from gpu_counters import gpu, gpus, watched
@@ -32,15 +33,15 @@ def of(metric: str, deployed: Deployment, *seen: Gpu, window_: Window | None = N
     return measure(gather(watched(window_ or decoded(), *seen), deployed))[metric]
 
 
-def assumed(**changes: object) -> Deployment:
+def assumed(**changes: Any) -> Deployment:
     """A deployment of which nobody said over how many GPUs a replica is spread."""
-    made = deployment(model="llama-3.1-8b", **changes)  # type: ignore[arg-type]
+    made = deployment(model="llama-3.1-8b", **changes)
     return replace(made, provenance={**made.provenance, "tensor_parallel": "assumed"})
 
 
-def piece(index: int = 0, profile: str = "1g.5gb", instance: str = "13", **values: float) -> Gpu:
+def piece(index: int = 0, profile: str = "1g.5gb", instance: str = "13", **values: Any) -> Gpu:
     changes = {"mig": MigSlice(profile, instance), "identity": f"gpu {index} slice {instance} of host-1"}
-    return gpu(index, device=A100_40, changes=changes, **values)  # type: ignore[arg-type]
+    return gpu(index, device=A100_40, changes=changes, **values)
 
 
 def test_a_slice_is_refused_with_the_mapping_to_paste() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from gpu_counters import gpu, gpus, watched
@@ -21,12 +22,12 @@ from pytest_llmroof.telemetry.window import Series, Window
 TP4 = deployment(tensor_parallel=4)
 
 
-def loaded(**changes: object) -> Window:
+def loaded(**changes: Any) -> Window:
     """A minute with requests in the engine at both ends."""
     made = window(
         engine(itl=0.0262, outputs=28_400, steps=2290, prompt=1000, output=960, requests=100, present=(12, 12))
     )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)
 
 
 def of(window_: Window, deployed: Deployment = TP4) -> Measurements:
@@ -258,9 +259,9 @@ def test_gpus_that_no_counter_tells_of_may_have_done_anything() -> None:
 @pytest.mark.parametrize(
     "fields", [{"gr_engine": 0.0, "dram": 0.0, "tensor": 0.0}, {"gr_engine": 0.97, "dram": 0.0}], ids=["all", "dram"]
 )
-def test_fields_that_read_zero_under_load_were_not_measured(fields: dict[str, float]) -> None:
+def test_fields_that_read_zero_under_load_were_not_measured(fields: dict[str, Any]) -> None:
     # Utilization 99 % at 642 W cannot go with an activity of 0 (the exporter's profiling module did not work).
-    seen = [gpu(index, utilization=0.99, power_watts=642.0, **fields) for index in range(4)]  # type: ignore[arg-type]
+    seen = [gpu(index, utilization=0.99, power_watts=642.0, **fields) for index in range(4)]
     found = nothing(of(watched(loaded(), *seen)), "hardware.mbu")
     assert found.reason == (
         "DCGM_FI_PROF_DRAM_ACTIVE of gpu 0 of host-1 reads 0 while the GPU works: it was not measured"

@@ -34,7 +34,9 @@ def no_data(outcome: Outcome) -> NoData:
 
 
 def load(**changes: Any) -> Engine:
-    figures: dict[str, Any] = {"itl": 0.02, "outputs": 8000, "steps": 1000, "prompt": 100, "output": 800, "requests": 10}
+    figures: dict[str, Any] = {
+        "itl": 0.02, "outputs": 8000, "steps": 1000, "prompt": 100, "output": 800, "requests": 10
+    }  # fmt: skip
     return engine(**{**figures, **changes})
 
 

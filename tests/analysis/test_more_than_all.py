@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from made_windows import around, deployment, engine, moving, window
 
@@ -45,11 +47,11 @@ def test_a_floor_above_the_step_is_none() -> None:
     assert one.value < 0.0037
 
 
-def prompts(requests: int, **changes: object) -> Measurements:
+def prompts(requests: int, **changes: Any) -> Measurements:
     """Prompts of 4 096 tokens, one output each, between 10 and 30 s of a minute."""
     load = engine(
         prompt=4096, requests=requests, output=1, present=None,
-        gauges={name: Series(TIMES, (0.0,) * 61) for name in ("running", "waiting")}, **changes,  # type: ignore[arg-type]
+        gauges={name: Series(TIMES, (0.0,) * 61) for name in ("running", "waiting")}, **changes,
     )  # fmt: skip
     made = window(load, progress=moving(TIMES, 10.0, 30.0), samples=61)
     return measure(gather(made, deployment("llama-3.1-8b"), "prefill"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from gpu_counters import gpu, gpus, watched
@@ -119,8 +120,8 @@ def test_an_idle_engine_has_no_activity_of_its_load() -> None:
 # Under load --------------------------------------------------------------------------------------------------------
 
 
-def alone(**changes: object) -> Window:
-    client = Client("guidellm", "GuideLLM", "run.json", **changes)  # type: ignore[arg-type]
+def alone(**changes: Any) -> Window:
+    client = Client("guidellm", "GuideLLM", "run.json", **changes)
     return replace(window(seconds=60.0), engines=(), client=client)
 
 

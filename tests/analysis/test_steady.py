@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmark_files import found, measured, missing, window_of
@@ -29,13 +30,13 @@ KV = 131_072
 TARGET = Target("meta-llama/Llama-3.1-8B-Instruct", Dialect(ids=(1_000, 20_000)))
 
 
-def answer(sent: float, times: list[float], tokens: list[int | None] | None = None, **changes: object) -> Answer:
+def answer(sent: float, times: list[float], tokens: list[int | None] | None = None, **changes: Any) -> Answer:
     """Pieces at these times on the load's clock, by default one token each."""
     held = tokens or [1] * len(times)
     whole = Answer(
         sent, [time - sent for time in times], held, prompt_tokens=100, output_tokens=sum(count or 1 for count in held)
     )
-    return replace(whole, **changes)  # type: ignore[arg-type]
+    return replace(whole, **changes)
 
 
 def written(folder: Path, plan: Plan, *answers: Answer, seconds: float = 2.0, cpu_share: float = 0.1) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from made_windows import GOLDEN_GPU, around, deployment, engine, figures, moving, window
@@ -31,9 +32,9 @@ def no_data(outcome: Outcome) -> NoData:
     return outcome
 
 
-def decoding(**changes: object) -> Engine:
-    made = {"itl": 0.02, "outputs": 24_000, "steps": 3000, "prompt": 100, "output": 800, "requests": 30}
-    return engine(**{**made, "present": (8, 8), **changes})  # type: ignore[arg-type]
+def decoding(**changes: Any) -> Engine:
+    made: dict[str, Any] = {"itl": 0.02, "outputs": 24_000, "steps": 3000, "prompt": 100, "output": 800, "requests": 30}
+    return engine(**{**made, "present": (8, 8), **changes})
 
 
 def test_the_window_counts_idle_time_and_efficiency_does_not() -> None:

@@ -65,7 +65,7 @@ FAULTS: dict[str, tuple[Callable[[BaseHTTPRequestHandler, Exporter], None], str]
 def test_each_fault_has_its_text(project: Any, server: Exporter) -> None:
     windows = []
     for name, (answer, _text) in FAULTS.items():
-        server.answers[f"/{name}"] = lambda handler, answer=answer: answer(handler, server)  # type: ignore[misc]
+        server.answers[f"/{name}"] = lambda handler, answer=answer: answer(handler, server)  # type: ignore[misc]  # a default is not inferred
         windows.append(
             f"{name}:\n  phase: decode\n  telemetry: {{url: '{server.address}/{name}', timeout: 0.3s}}\n"
             "  duration: 0.1s\n  interval: 0.05s\n  gates: [ttft.p99 <= 2s]"

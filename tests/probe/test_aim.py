@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from completions import Server
@@ -81,16 +83,16 @@ def test_only_servers_are_a_probes_telemetry() -> None:
         aimed(spec("before.prom"), None)
 
 
-def sent(server: Server, **options: object) -> str | None:
-    with Caller(endpoint_of(server.url, **options), Deadline.after(30)) as caller:  # type: ignore[arg-type]
+def sent(server: Server, **options: Any) -> str | None:
+    with Caller(endpoint_of(server.url, **options), Deadline.after(30)) as caller:
         caller.json("models")
     return server.seen[-1][1].get("Authorization")
 
 
 def test_keys_come_from_where_those_of_metrics_do(
-    serve: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    serve: Callable[[Server], Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = serve(Server())  # type: ignore[operator]
+    server = serve(Server())
     assert sent(server) is None
     token = tmp_path / "token"
     token.write_text("sk-file\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from completions import MODEL, Server, prompt_tokens, too_often
@@ -21,8 +22,8 @@ Serve = Callable[[Server], Server]
 PLAN = decode_plan(2, 128, 16, 1, seed=1)
 
 
-def find(server: Server, model: str | None = None, **options: object) -> Target:
-    with Caller(endpoint_of(server.url, **options), Deadline.after(30)) as caller:  # type: ignore[arg-type]
+def find(server: Server, model: str | None = None, **options: Any) -> Target:
+    with Caller(endpoint_of(server.url, **options), Deadline.after(30)) as caller:
         return find_target(caller, PLAN, model)
 
 

@@ -188,7 +188,7 @@ def test_processes_on_one_gpu_are_one_timeline(tmp_path: Path) -> None:
         turn.launch(number * 500 * US, [(GEMM, number * 500 * US + 10 * US, (number + 1) * 500 * US + 10 * US)])
     export = export_of([even, odd], colliding=True)
     for row in export.rows[f"{PREFIX}KERNEL"]:
-        row["deviceId"] = 0  # type: ignore[index]
+        row["deviceId"] = 0
     export.rows["TARGET_INFO_CUDA_DEVICE"] = [{"gpuId": 0, "cudaId": 0, "pid": pid} for pid in (1000, 1001)]
     timeline = only(export.write(tmp_path / "one.sqlite", shuffled=5))
     assert analyse(timeline).whole.busy == pytest.approx(1)
@@ -203,7 +203,7 @@ def test_processes_on_one_gpu_are_one_timeline(tmp_path: Path) -> None:
 def test_one_process_with_several_devices_launches_for_each(tmp_path: Path, schedule: Schedule) -> None:
     export = export_of([schedule])
     for number, row in enumerate(export.rows[f"{PREFIX}KERNEL"]):
-        row["deviceId"] = number % 2  # type: ignore[index]
+        row["deviceId"] = number % 2
     del export.rows["TARGET_INFO_CUDA_DEVICE"]
     first, second = read_nsys(export.write(tmp_path / "report.sqlite"))
     assert len(first.work) == len(second.work) == len(first.launches) == 10
@@ -214,7 +214,7 @@ def test_what_may_be_null_is_not_known(tmp_path: Path, schedule: Schedule) -> No
     export = export_of([schedule])
     kernels = export.rows[f"{PREFIX}KERNEL"]
     for number, name in enumerate(("correlationId", "globalPid", "greenContextId", "gridX", "mangledName")):
-        kernels[number][name] = None  # type: ignore[index]
+        kernels[number][name] = None
     # A call that had not returned, and one without a name.
     export.add(f"{PREFIX}RUNTIME", start=0, end=None, globalTid=process(1000), correlationId=900, nameId=10)
     export.add(f"{PREFIX}RUNTIME", start=0, end=9, globalTid=process(1000), correlationId=901, nameId=None)
@@ -233,12 +233,12 @@ def test_times_that_could_not_be_collected_are_no_times(tmp_path: Path) -> None:
         schedule.launch(at - 90 * US, [(GEMM, at, at + 95 * US)], api="cudaGraphLaunch")
     export = export_of([schedule], opaque=True)
     replays = export.rows[f"{PREFIX}GRAPH_TRACE"]
-    replays[5].update(start=0, end=0)  # type: ignore[attr-defined]
+    replays[5].update(start=0, end=0)
     timeline = only(export.write(tmp_path / "report.sqlite"))
     assert busy_us(timeline) == 39 * 95
     assert any("the times of 1 of 40 pieces" in said for said in timeline.distortions)
     for row in replays[6:12]:
-        row.update(start=0, end=0)  # type: ignore[attr-defined]
+        row.update(start=0, end=0)
     with pytest.raises(SourceError, match="the times of 7 of 40 pieces of GPU work could not be collected"):
         read_nsys(export.write(tmp_path / "report.sqlite"))
 
@@ -438,7 +438,7 @@ def test_huge_names_are_cut(tmp_path: Path, schedule: Schedule) -> None:
     export = export_of([schedule])
     export.rows["StringIds"] = [dict(row) for row in export.rows["StringIds"]]
     for row in export.rows["StringIds"]:
-        row["value"] += "x" * 5_000_000  # type: ignore[index]
+        row["value"] += "x" * 5_000_000
     timeline = only(export.write(tmp_path / "report.sqlite"))
     assert busy_us(timeline) == 600
     assert max(map(len, timeline.names)) == 8192
@@ -506,7 +506,7 @@ def test_numbers_of_any_size_are_read(tmp_path: Path, schedule: Schedule, column
     usual = only(export.write(tmp_path / "usual.sqlite"))
     rows = export.rows[f"{PREFIX}KERNEL"]
     for row in rows if column == "deviceId" else rows[7:8]:
-        row[column] = value  # type: ignore[index]
+        row[column] = value
     timeline = only(export.write(tmp_path / "report.sqlite"))
     expected = usual.work.launch.copy()
     if column == "correlationId":

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fleets import Replica, Sample, fleet, prometheus, victoriametrics
@@ -28,10 +29,10 @@ Fleet = Callable[..., list[Replica]]
 Server = Callable[..., AbstractContextManager[str]]
 
 
-def replicas(namespace: str, count: int = 1, **changes: object) -> list[Replica]:
+def replicas(namespace: str, count: int = 1, **changes: Any) -> list[Replica]:
     found = fleet(LOAD, count, END, interval=INTERVAL)
     return [
-        replace(each, labels={**each.labels, "namespace": namespace}, **changes)  # type: ignore[arg-type]
+        replace(each, labels={**each.labels, "namespace": namespace}, **changes)
         for each in found
     ]
 

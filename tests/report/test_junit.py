@@ -84,7 +84,7 @@ def test_junitparser_reads_the_same() -> None:
     }
     assert not any(isinstance(one, Error) for result in results.values() for one in result)
     suite = next(iter(parsed))
-    properties = {one.name: one.value for one in suite.properties()}  # type: ignore[no-untyped-call]
+    properties = {one.name: one.value for one in suite.properties()}  # type: ignore[no-untyped-call]  # has no types
     assert properties["llmroof.gpu"] == "h100-sxm5-80gb"
     assert properties["llmroof.label.engine"] == "vllm-0.33.1"
 

@@ -111,10 +111,10 @@ class TestAgainstPrometheusClient:
         counter.labels(label).inc(len(observations), exemplar={"trace_id": "a"})
         gauge.labels(label).set(math.nan)
         text = generate_latest(registry).decode()
-        openmetrics = generate_openmetrics(registry).decode()  # type: ignore[no-untyped-call]
+        openmetrics = generate_openmetrics(registry).decode()  # type: ignore[no-untyped-call]  # has no types
         for page, families in (
             (parse_page(text, "x"), text_families(text)),
-            (parse_page(openmetrics, "x"), openmetrics_families(openmetrics)),  # type: ignore[no-untyped-call]
+            (parse_page(openmetrics, "x"), openmetrics_families(openmetrics)),  # type: ignore[no-untyped-call]  # has no types
         ):
             theirs = {
                 (s.name, frozenset(s.labels.items())): as_comparable(s.value)

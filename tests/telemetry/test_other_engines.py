@@ -294,7 +294,7 @@ def test_two_workers_share_the_frontend_s_figures(tmp_path: Path) -> None:
     folders = []
     for worker in ("1", "2"):
         loaded = Load(itl=0.02, batch=10, output=101, model="M", requests=50)
-        write(tmp_path / worker, lambda done, at, loaded=loaded: page(loaded, done, at))  # type: ignore[misc]
+        write(tmp_path / worker, lambda done, at, loaded=loaded: page(loaded, done, at))  # type: ignore[misc]  # a default is not inferred
         folders.append(tmp_path / worker)
     window = read(*folders, *frontend)
     assert len(window.engines) == 2

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -49,9 +50,9 @@ class Pages:
     def read_folder(self, *, model: str | None = None, duration: float | None = None) -> Window:
         return read_window([(self.folder, "rec")], served_model_name=model, duration_seconds=duration)
 
-    def refused(self, **options: object) -> SourceError:
+    def refused(self, **options: Any) -> SourceError:
         with pytest.raises(SourceError) as caught:
-            self.read(**options)  # type: ignore[arg-type]
+            self.read(**options)
         return caught.value
 
 

@@ -33,7 +33,7 @@ from development.real_engine.run import REPOSITORY, Run, say
 def _plugin(work: Path) -> Path:
     """An interpreter that has what the plugin needs: this one, or one of its own."""
     try:
-        import pytest_llmroof  # noqa: F401
+        import pytest_llmroof  # noqa: F401 - whether it is there
 
         return Path(sys.executable)
     except ImportError:
