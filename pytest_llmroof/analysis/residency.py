@@ -13,7 +13,9 @@ from pytest_llmroof.telemetry.window import Engine, Series, Window
 
 
 def gauge(window: Window, name: str, combine: Callable[[Sequence[float]], float]) -> Series | None:
-    """One gauge of all engines at every sample's time, combined (summed, or the largest); None where none has it."""
+    """One gauge of all engines at every sample's time, combined (summed, or the largest); None unless all have it."""
+    if len(window.engines) > 1 and any(name in engine.unusable for engine in window.engines):
+        return None
     series = [engine.gauges[name] for engine in window.engines if name in engine.gauges and engine.gauges[name].times]
     if not series:
         return None

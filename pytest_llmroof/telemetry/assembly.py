@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from pytest_llmroof.telemetry.clock import Clock
 from pytest_llmroof.telemetry.difference import difference
 from pytest_llmroof.telemetry.engines import EngineNames
+from pytest_llmroof.telemetry.everywhere import known_everywhere
 from pytest_llmroof.telemetry.scrapes import Scrape
 from pytest_llmroof.telemetry.snapshot import Identity, Snapshot
 from pytest_llmroof.telemetry.window import Engine, Series
@@ -19,9 +20,10 @@ def engines_of(
     servers: Servers, engine: EngineNames, clock: Clock, since_start: bool, said: list[str]
 ) -> list[Engine]:
     """One engine of the window for every one that the scrapes tell of. ``said`` collects notes."""
-    found = []
+    found: list[list[Engine]] = []
     several = len(servers) > 1
     for server, scrapes in servers.items():
+        found.append([])
         for identity in dict.fromkeys(identity for scrape in scrapes for identity in scrape.snapshots):
             name = _engine_name(server, identity, several)
             first, last = _span(scrapes, identity, name, since_start, engine, said)
@@ -29,7 +31,7 @@ def engines_of(
                 continue
             moved = difference(first, last, engine)
             said.extend(moved.problems)
-            found.append(
+            found[-1].append(
                 Engine(
                     identity=name,
                     model_name=identity.model_name,
@@ -43,7 +45,7 @@ def engines_of(
                     largest=last.largest,
                 )
             )
-    return found
+    return [one for engines in known_everywhere(found, engine) for one in engines]
 
 
 def _engine_name(server: str, identity: Identity, several: bool) -> str:

@@ -146,6 +146,7 @@ def _filled(engine: Engine, kind: EngineNames, whole: Engine, index: int, engine
         finished=engine.finished or {reason: count * share for reason, count in finished.items()},
         names={**engine.names, **{name: text for name, text in whole.names.items() if name in taken}},
         shared={**engine.shared, **dict.fromkeys(sorted(taken | by_reason), kind.title)},
+        unusable={name: why for name, why in engine.unusable.items() if name not in taken | by_reason},
     )
 
 

@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Final
 
 from pytest_llmroof.errors import SourceError
+from pytest_llmroof.telemetry.everywhere import known_everywhere
 from pytest_llmroof.telemetry.fleet import Key, key_of
 from pytest_llmroof.telemetry.fleetengines import Counted, clock, counted_of
 from pytest_llmroof.telemetry.fleetread import Read
@@ -65,9 +66,10 @@ def _window(read: Read, counted: Sequence[Counted], said: Sequence[str]) -> Wind
         )
     clock = max(counted, key=lambda each: (len(each.server.times), each.last)).server
     times = [time for time in clock.times if first <= time <= last]
+    engines = known_everywhere([each.engines for each in counted], engine)
     return Window(
         kind=engine.key,
-        engines=tuple(_on_times(read, one, times) for each in counted for one in each.engines),
+        engines=tuple(_on_times(read, one, times) for each in engines for one in each),
         sources=(SourceInfo("prometheus", read.location),),
         started=first,
         duration_seconds=duration,
