@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
+
+import yaml
 
 from pytest_llmroof.analysis.metrics import METRICS, list_metrics
 from pytest_llmroof.data import load
@@ -94,6 +98,42 @@ def ini_table() -> str:
     return "\n".join(rows) + "\n"
 
 
+DATA: Final = Path(__file__).parent / "data"
+
+
+def published_kinds() -> dict[str, list[str]]:
+    """Every kind of mistake that was made in public, and where it was seen."""
+    kinds: dict[str, list[str]] = {}
+    with (DATA / "published-kinds.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            for kind in row["kinds"].split():
+                kinds.setdefault(kind, []).append(row["seen_in"])
+    return kinds
+
+
+def real_inputs() -> dict[str, dict[str, Any]]:
+    """What the product does with each of them, and the tests that show it."""
+    entries: dict[str, dict[str, Any]] = yaml.safe_load((DATA / "real-inputs.yaml").read_text(encoding="utf-8"))
+    return entries
+
+
+def real_inputs_table() -> str:
+    """Every kind of mistake, what happens here, the tests, and where it was seen."""
+    seen = published_kinds()
+    rows = ["| | what went wrong | what happens here | shown by | seen in |", "|---|---|---|---|---|"]
+    for kind, entry in sorted(real_inputs().items()):
+        tests = "<br>".join(f"`tests/{test}`" for test in entry["tests"])
+        where = "; ".join(seen[kind])
+        rows.append(f"| {kind[:2]} | {entry['what']} | {_cell(entry['does'])} | {tests} | {_cell(where)} |")
+    return "\n".join(rows) + "\n"
+
+
+def other_figures() -> str:
+    """Where a figure that was published as the right one is another one here, and why."""
+    differing = [(kind, entry) for kind, entry in sorted(real_inputs().items()) if "differs" in entry]
+    return "\n".join(f"- **{kind[:2]}** {entry['differs'].rstrip('.')}." for kind, entry in differing) + "\n"
+
+
 def _cell(text: str) -> str:
     return text.replace("%%", "%").replace("|", "\\|").replace("{...}", "`{...}`")
 
@@ -167,6 +207,8 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "engines": engines_table,
     "engine names": engine_names_table,
     "engine gaps": engine_gaps_table,
+    "real inputs": real_inputs_table,
+    "other figures": other_figures,
     "options": options_table,
     "ini": ini_table,
 }

@@ -185,3 +185,18 @@ def test_a_single_stream_that_one_gpu_cannot_have_asks_for_its_split(judge: Judg
     found = judge("decode.mbu >= 50%", head=weighing(65.6e9, "h200"), load=steps(115))
     assert found.verdicts == ["impossible"]
     assert "157 % of the bandwidth; check tensor_parallel (1, given)" in found.text
+
+
+def test_executed_and_needed_flops_are_two_figures(judge: Judge) -> None:
+    # 400 TFLOP/s of products that the tokens need, and tensor cores active for 53.93 % of the time: 533.6 TFLOP/s.
+    # The clock is the one at which the peak holds, 1,830 MHz.
+    labels = 'gpu="0",UUID="GPU-1",modelName="NVIDIA H100 80GB HBM3",Hostname="host"'
+    counted = {
+        name: f"{text}DCGM_FI_DEV_SM_CLOCK{{{labels}}} 1830\n"
+        f"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{{{labels}}} {0.5393 + 1e-5 * (index % 2)}\n"
+        for index, (name, text) in enumerate(device("NVIDIA H100 80GB HBM3").items())
+    }
+    found = judge("prefill.mfu >= 38%", "hfu >= 50%", head=of("h100"), files=counted, load=prompts(400e12))
+    assert found.value("prefill.mfu") == pytest.approx(0.4043, rel=5e-3)
+    assert found.value("hfu") == pytest.approx(0.5393, rel=5e-3)
+    assert found.method("hfu") != found.method("prefill.mfu")
