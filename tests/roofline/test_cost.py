@@ -281,7 +281,7 @@ def test_expert_parallel_ranks_serve_everybodys_tokens() -> None:
     # 8 replicas of 32 sequences: 256 tokens reach 128 experts (1 - (15/16)^256 = 1 - 7e-8); a rank holds 16 of them
     deployment = on("qwen3-30b-a3b", data_parallel=8, expert_parallel=True)
     shared = step_cost(deployment, Step(32, 1024))
-    own = step_cost(replace(deployment, expert_parallel=False), Step(32, 1024))
+    own = step_cost(on("qwen3-30b-a3b", data_parallel=8), Step(32, 1024))  # each rank its own experts, unless said
     each = 48 * 3 * 768 * 2048 * 2
     rest = own.weight_bytes - distinct_experts(128, 8, 32) * each
     assert shared.weight_bytes == pytest.approx(rest + 128 / 8 * each, rel=1e-6)
