@@ -42,7 +42,7 @@ def main() -> int:
     trial = Trial(work)
     try:
         if given.again:
-            return _again(trial, json.loads(given.again.read_text(encoding="utf-8")), given.paths)
+            return _again(trial, json.loads(given.again.read_text(encoding="utf-8")), given.paths, given.jobs)
         print(f"mutants: the tests once under coverage, in {trial.folder}", flush=True)
         trial.map()
     except Broken as problem:
@@ -69,22 +69,27 @@ def _tried(trial: Trial, chosen: list[Candidate], jobs: int) -> list[str]:
     return [became[number] for number in range(len(chosen))]
 
 
-def _again(trial: Trial, results: list[dict[str, Any]], tests: list[str]) -> int:
+def _again(trial: Trial, results: list[dict[str, Any]], tests: list[str], jobs: int) -> int:
     """Those that lived, in the copy's present state, which may have other line numbers."""
     lived = [one for one in results if one["status"] in UNNOTICED]
-    left = 0
-    for one in lived:
+    found = {}
+    for number, one in enumerate(lived):
         alike = [
-            found for found in trial.candidates([one["path"]])
-            if all(found.said()[key] == one[key] for key in ("path", "inside", "kind", "before", "after"))
+            each for each in trial.candidates([one["path"]])
+            if all(each.said()[key] == one[key] for key in ("path", "inside", "kind", "before", "after"))
         ]  # fmt: skip
-        if not alike:
-            print(f"gone     {one['path']}:{one['line']} {one['before']}")
-            continue
-        nearest = min(alike, key=lambda found: abs(found.mutant.line - one["line"]))
-        status = trial.alone(nearest, tests)
+        if alike:
+            found[number] = min(alike, key=lambda each: abs(each.mutant.line - one["line"]))
+        else:
+            print(f"gone     {one['path']}:{one['line']} {one['before']}", flush=True)
+    became = trial.forked(found, jobs, tests)
+    left = 0
+    for number, each in found.items():
+        status = became.get(number)
+        if status not in NOTICED:
+            status = trial.alone(each, tests)
         left += status in UNNOTICED
-        _say(nearest, status)
+        _say(each, str(status))
     print(f"{left} of {len(lived)} still live")
     return 0
 

@@ -29,14 +29,16 @@ Key = tuple[str, int, int | None]
 def pytest_runtestloop(session: pytest.Session) -> bool:
     """Try one mutant after another instead of running the tests. Results go to a file, a line each."""
     jobs: list[dict[str, Any]] = json.loads(Path(os.environ["MUTANTS_JOBS"]).read_text(encoding="utf-8"))
-    items = {item.nodeid: item for item in session.items}
+    items = {item.nodeid: [item] for item in session.items}
+    for item in session.items:
+        items.setdefault(item.nodeid.split("::", 1)[0], []).append(item)  # a file stands for all of its tests
     for file in Path(data.__file__).parent.glob("*.yaml"):
         data.load(file.name)  # each fork would read them again
     functions = _functions()
     gc.freeze()
     with Path(os.environ["MUTANTS_RESULTS"]).open("a", encoding="utf-8") as results:
         for job in jobs:
-            tests = [items[name] for name in job["tests"] if name in items]
+            tests = [item for name in job["tests"] for item in items.get(name, ())]
             status = _tried(session, job, tests, functions)
             results.write(json.dumps({"id": job["id"], "status": status, "tests": len(tests)}) + "\n")
             results.flush()

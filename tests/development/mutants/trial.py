@@ -122,24 +122,27 @@ class Trial:
             spent += self._costs.get(name, 0.0)
         return taken, spent
 
-    def forked(self, candidates: Mapping[int, Candidate], jobs: int) -> dict[int, str]:
-        """What became of each that has tests: ``jobs`` processes collect once and fork for every mutant."""
+    def forked(self, candidates: Mapping[int, Candidate], jobs: int, files: Sequence[str] = ()) -> dict[int, str]:
+        """What became of each that has tests: ``jobs`` processes collect once and fork for every mutant.
+
+        ``files`` are tried in place of the tests that run its lines.
+        """
         tasks: list[dict[str, Any]] = []
         for number, one in candidates.items():
-            tests, spent = self._within(self.tests_of(one), _FORKED_SECONDS)
+            tests, spent = self._within(self.tests_of(one), _FORKED_SECONDS) if not files else (files, _OWN_SECONDS)
             if tests and not one.mutant.of_module:
                 path = str(self.folder / one.path)
-                tasks.append({"id": number, "path": path, "number": one.mutant.number, "tests": tests,
+                tasks.append({"id": number, "path": path, "number": one.mutant.number, "tests": list(tests),
                               "seconds": 10 + 2 * spent})  # fmt: skip
         running = []
         for job in range(jobs):
             listed, results = self._work / f"jobs-{job}.json", self._work / f"results-{job}.jsonl"
             listed.write_text(json.dumps(tasks[job::jobs]), encoding="utf-8")
             results.write_text("", encoding="utf-8")
-            files = sorted({test.split("::", 1)[0] for task in tasks[job::jobs] for test in task["tests"]})
+            collected = sorted({test.split("::", 1)[0] for task in tasks[job::jobs] for test in task["tests"]})
             environment = {"MUTANTS_JOBS": str(listed), "MUTANTS_RESULTS": str(results)}
-            if files:
-                command = [*_PYTEST, "-p", "development.mutants.forked", *files]
+            if collected:
+                command = [*_PYTEST, "-p", "development.mutants.forked", *collected]
                 running.append((self._start(command, environment), results))
         became: dict[int, str] = {}
         for process, results in running:
