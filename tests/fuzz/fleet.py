@@ -98,10 +98,15 @@ def _spec() -> WindowSpec:
     return window_spec({"gpu": "h100", "model": "llama-3.1-8b"}, id="w", name="w", base=Path())
 
 
+def scripted(given: Mapping[str, bytes]) -> PrometheusApi:
+    """A server that answers one kind of question as ``given``, and all others as one that is whole."""
+    endpoint = Endpoint("http://prom:9090", "http://prom:9090", "prom", timeout_seconds=0.0)
+    return _Scripted(endpoint, given=given)
+
+
 def ask(folder: Path, seed: Seed, content: bytes) -> None:
     """Ask for a window, and measure what comes of it."""
-    endpoint = Endpoint("http://prom:9090", "http://prom:9090", "prom", timeout_seconds=0.0)
-    api = _Scripted(endpoint, given={seed.name: content})
+    api = scripted({seed.name: content})
     try:
         window = window_of([answer_of(api, Question("", 940.0, 1000.0))], None)
         if zlib.crc32(content) % _MEASURED:
