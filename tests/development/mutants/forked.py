@@ -48,6 +48,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
 def _functions() -> dict[str, list[FunctionType]]:
     """The functions that live in this process, by file."""
     found: dict[str, list[FunctionType]] = {}
+    gc.unfreeze()  # a test session may keep what it imported out of the collector's sight
     for one in gc.get_objects():
         if isinstance(one, FunctionType):
             found.setdefault(one.__code__.co_filename, []).append(one)
