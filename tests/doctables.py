@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
+from doclimits import limits_table
 
 from pytest_llmroof.analysis.metrics import METRICS, list_metrics
 from pytest_llmroof.data import load
@@ -211,4 +212,5 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "other figures": other_figures,
     "options": options_table,
     "ini": ini_table,
+    "limits": limits_table,
 }
