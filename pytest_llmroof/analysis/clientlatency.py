@@ -181,6 +181,9 @@ def _of_summary(
     median, mean = values.get("p50"), values.get("mean")
     if base == "itl" and statistic.startswith("p") and _chunked(median, mean):
         return _no_percentiles(client, metric, median, mean)
+    if not values[statistic] and (statistic in ("mean", "max") or base in ("ttft", "e2e")):
+        reason = f"{source_of(client)} states 0 for the {statistic} of {what} beside others: it was not measured"
+        return NoData(metric, reason, more(client, "requests"))
     failed = round(client.failed or 0.0)
     how = f"{statistic} of {what} as {client.title} states it ({summary.name}): {summary.definition}"
     how += f"; {failures(failed)} not among them" if failed else ""

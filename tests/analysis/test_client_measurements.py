@@ -281,3 +281,11 @@ def test_zeros_in_place_of_a_latency_are_no_data(tmp_path: Path) -> None:
     measurements = measured(write(tmp_path / "run.json", run))
     assert "states 0 for all of inter-token latency" in missing(measurements, "itl.p99").reason
     assert found(measurements, "tpot.p99").value == pytest.approx(0.0095)
+
+
+@pytest.mark.parametrize("key", ["mean_ttft_ms", "p99_ttft_ms", "mean_tpot_ms", "mean_itl_ms"])
+def test_one_zero_among_a_latencys_figures_is_no_data(tmp_path: Path, key: str) -> None:
+    # Nothing is computed in no time; only of the times behind the first token some requests have none.
+    statistic, latency, _ = key.split("_")
+    measurements = measured(write(tmp_path / "run.json", vllm_result(**{key: 0.0})))
+    assert f"states 0 for the {statistic} of" in missing(measurements, f"{latency}.{statistic}").reason
