@@ -85,6 +85,27 @@ def test_outputs_of_one_token_have_no_time_per_token() -> None:
     assert "one output token" in no_data(of(window(load(histograms=only)))["tpot.p50"]).reason
 
 
+def test_a_replica_whose_lengths_are_not_told_has_no_single_tokens_known() -> None:
+    """Of engine 0 six of ten outputs had one token; of engine 1 nobody knows: its ten count as they were observed."""
+    times = Histogram((0.01, 0.025, math.inf), (6, 4, 0), 0.08)
+    lengths = Histogram((1.0, 100.0, math.inf), (6, 4, 0), 206.0)
+    first = load(histograms={"generation_length": lengths, "tpot": times})
+    second = load(identity="engine 1", histograms={"tpot": times})
+    second = replace(second, histograms={name: one for name, one in second.histograms.items() if name == "tpot"})
+    mean = measured(of(window(first, second))["tpot.mean"])
+    assert (mean.value, mean.samples) == (pytest.approx(0.16 / 14), 14)
+
+
+@pytest.mark.parametrize("metric", ["ttft.mean", "ttft.p50", "itl.max", "e2e.p99"])
+def test_latencies_that_were_never_stamped_are_no_data(metric: str) -> None:
+    """A zero would hold every limit. Only a queue can be that short."""
+    unstamped = Histogram((0.01, math.inf), (5.0, 0.0), 0.0)
+    m = of(window(load(histograms={metric.partition(".")[0]: unstamped, "queue": unstamped})))
+    assert "5 observations of" in no_data(m[metric]).reason
+    assert "add up to 0 s: nothing of it was measured" in no_data(m[metric]).reason
+    assert measured(m["queue.mean"]).value == 0
+
+
 def test_latencies_of_one_step_are_one_observation() -> None:
     # 8 000 latencies of 100 steps: p99 would need 368 steps.
     p99 = measured(of(window(load(steps=100)))["itl.p99"])

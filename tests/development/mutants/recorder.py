@@ -12,6 +12,7 @@ import coverage
 import pytest
 
 _COSTS: dict[str, float] = {}
+_FAILED: set[str] = set()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -28,6 +29,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 @pytest.hookimpl
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """A test that fails without any mutant cannot tell one: it may be held to a speed that coverage takes."""
+    if report.failed:
+        _FAILED.add(report.nodeid)
+
+
+@pytest.hookimpl
 def pytest_sessionfinish() -> None:
-    """Keep what each test cost, beside the lines."""
-    Path(os.environ["MUTANTS_COSTS"]).write_text(json.dumps(_COSTS), encoding="utf-8")
+    """Keep what each test cost that passed, beside the lines."""
+    kept = {name: cost for name, cost in _COSTS.items() if name not in _FAILED}
+    Path(os.environ["MUTANTS_COSTS"]).write_text(json.dumps(kept), encoding="utf-8")

@@ -20,7 +20,7 @@ REPOSITORY: Final = Path(__file__).resolve().parents[3]
 ROOMS: Final = ("roofline", "gates", "analysis")
 #: Whose tests are the rooms': their own, and those of what hands them their inputs.
 TESTS: Final = tuple(f"tests/{name}" for name in ("roofline", "gates", "analysis", "resolve", "profiles", "telemetry"))
-_PYTEST: Final = ("-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--hypothesis-seed=1")
+_PYTEST: Final = ("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "--hypothesis-seed=1")
 #: CPU seconds of tests that a mutant is tried with at most: in the fork, and in a process of its own.
 _FORKED_SECONDS, _OWN_SECONDS = 15.0, 30.0
 
@@ -59,7 +59,10 @@ class Trial:
         self._costs: Mapping[str, float] = {}
 
     def map(self) -> None:
-        """Run the tests once under coverage, unless that was done in this folder. Broken where one fails."""
+        """Run the tests once under coverage, unless that was done in this folder. Broken where that comes to nothing.
+
+        Tests that fail are left out.
+        """
         lines, costs = self._work / "lines.coverage", self._work / "costs.json"
         if not costs.exists():
             # The project's own settings spread the data over several files.
@@ -68,10 +71,10 @@ class Trial:
             settings.write_text(f"[run]\nbranch = true\nsource = {sources}\n", encoding="utf-8")
             command = ["-m", "coverage", "run", f"--rcfile={settings}", *_PYTEST]
             environment = {"COVERAGE_FILE": str(lines), "MUTANTS_COSTS": str(costs)}
-            if self._python([*command, "-p", "development.mutants.recorder", *TESTS], environment, None):
-                costs.unlink(missing_ok=True)
-                raise Broken(f"a test fails without any mutant: see {self._work / 'log'}")
-        self._costs = json.loads(costs.read_text(encoding="utf-8"))
+            self._python([*command, "-p", "development.mutants.recorder", *TESTS], environment, None)
+        self._costs = json.loads(costs.read_text(encoding="utf-8")) if costs.exists() else {}
+        if not self._costs:
+            raise Broken(f"no test passes: see {self._work / 'log'}")
         data = coverage.CoverageData(str(lines))
         data.read()
         for file in data.measured_files():
@@ -91,7 +94,7 @@ class Trial:
         """Tests that run the mutant's lines; of a module's own code those that run any of it."""
         by_line = self._lines.get(candidate.path, {})
         lines: Iterable[int] = by_line if candidate.mutant.of_module else candidate.mutant.lines
-        names = {name for line in lines for name in by_line.get(line, ()) if name}
+        names = {name for line in lines for name in by_line.get(line, ()) if name in self._costs}
         if not names and candidate.mutant.of_module:
             names = {name for name in self._costs if name.startswith(f"tests/{candidate.room}/")}
         return self._in_turn(names)
@@ -99,8 +102,8 @@ class Trial:
     def _beside(self, candidate: Candidate) -> list[str]:
         """Those, then all that run any line of the file: of what is kept once it was made, only the first ran it."""
         nearest = self.tests_of(candidate)
-        every = {name for names in self._lines.get(candidate.path, {}).values() for name in names if name}
-        return [*nearest, *self._in_turn(every - set(nearest))]
+        every = {name for names in self._lines.get(candidate.path, {}).values() for name in names}
+        return [*nearest, *self._in_turn(every.intersection(self._costs) - set(nearest))]
 
     def _in_turn(self, names: Iterable[str]) -> list[str]:
         """The quickest first, and one of each function before the second of any."""
@@ -142,7 +145,7 @@ class Trial:
             collected = sorted({test.split("::", 1)[0] for task in tasks[job::jobs] for test in task["tests"]})
             environment = {"MUTANTS_JOBS": str(listed), "MUTANTS_RESULTS": str(results)}
             if collected:
-                command = [*_PYTEST, "-p", "development.mutants.forked", *collected]
+                command = [*_PYTEST, "-x", "-p", "development.mutants.forked", *collected]
                 running.append((self._start(command, environment), results))
         became: dict[int, str] = {}
         for process, results in running:
@@ -164,7 +167,7 @@ class Trial:
         tree = mutated(path, candidate.mutant.number)
         try:
             path.write_text(ast.unparse(tree), encoding="utf-8")
-            code = self._python([*_PYTEST, *tests], {}, 20 + 2 * spent)
+            code = self._python([*_PYTEST, "-x", *tests], {}, 20 + 2 * spent)
         finally:
             path.write_text(kept, encoding="utf-8")
         return "lives" if code == 0 else "killed" if code > 0 else "hangs"
