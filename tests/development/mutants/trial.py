@@ -55,6 +55,8 @@ class Trial:
         self._work = work
         if not self.folder.exists():
             subprocess.run(["git", "clone", "--quiet", str(REPOSITORY), str(self.folder)], check=True)
+        # A run that was ended may have left its mutant there.
+        subprocess.run(["git", "checkout", "--quiet", "--", "."], cwd=self.folder, check=True)
         self._lines: dict[str, Mapping[int, list[str]]] = {}
         self._costs: Mapping[str, float] = {}
 
@@ -130,7 +132,9 @@ class Trial:
 
         ``files`` are tried in place of the tests that run its lines.
         """
-        tasks: list[dict[str, Any]] = []
+        tasks: list[dict[str, Any]] = [
+            {"id": -1, "path": "", "number": None, "tests": list(files), "seconds": 10 + 2 * _OWN_SECONDS}
+        ] * (jobs if files else 0)
         for number, one in candidates.items():
             tests, spent = self._within(self.tests_of(one), _FORKED_SECONDS) if not files else (files, _OWN_SECONDS)
             if tests and not one.mutant.of_module:
@@ -152,6 +156,8 @@ class Trial:
             process.wait()
             lines = map(json.loads, results.read_text(encoding="utf-8").splitlines())
             became.update({line["id"]: line["status"] for line in lines})
+        if became.pop(-1, "lives") != "lives":
+            raise Broken(f"a test fails without any mutant: see {self._work / 'log'}")
         return became
 
     def alone(self, candidate: Candidate, tests: Sequence[str] = ()) -> str:
