@@ -14,7 +14,8 @@ from typing import Any
 
 import loopback
 from loopback import respond
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import Histogram, generate_latest
+from vllm_registry import Metrics
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -25,28 +26,16 @@ PATHS = {"/v1/completions": "completions", "/v1/chat/completions": "chat"}
 Fault = Callable[["Handler", dict[str, Any]], None]
 
 
-class Counts:
+class Counts(Metrics):
     """vLLM's metrics of what this server has served."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+        super().__init__(MODEL, BOUNDS)
         self.lock = threading.Lock()
-        labels = ["engine", "model_name"]
-
-        def labelled(kind: Any, name: str, *more: str, **options: Any) -> Any:
-            metric = kind(name, name, [*labels, *more], registry=self.registry, **options)
-            return metric.labels("0", MODEL, *(["length"] if more else []))
-
-        self.finished = labelled(Counter, "vllm:request_success", "finished_reason")
-        self.generated = labelled(Counter, "vllm:generation_tokens")
-        self.prompts = labelled(Counter, "vllm:prompt_tokens")
-        self.running = labelled(Gauge, "vllm:num_requests_running")
-        self.itl = labelled(Histogram, "vllm:inter_token_latency_seconds", buckets=BOUNDS)
-        self.ttft = labelled(Histogram, "vllm:time_to_first_token_seconds", buckets=BOUNDS)
-        self.e2e = labelled(Histogram, "vllm:e2e_request_latency_seconds", buckets=BOUNDS)
-        self.length = labelled(Histogram, "vllm:request_generation_tokens", buckets=(1, 2, 5, 10, 20, 50, 100, 500))
-        self.prompt_length = labelled(Histogram, "vllm:request_prompt_tokens", buckets=(10, 100, 1000, 10000))
-        Gauge("process_start_time_seconds", "start", registry=self.registry).set(time.time() - 3600)
+        self.length = self.labelled(
+            Histogram, "vllm:request_generation_tokens", buckets=(1, 2, 5, 10, 20, 50, 100, 500)
+        )
+        self.prompt_length = self.labelled(Histogram, "vllm:request_prompt_tokens", buckets=(10, 100, 1000, 10000))
 
 
 @dataclass

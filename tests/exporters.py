@@ -12,7 +12,8 @@ from typing import TypeVar
 
 import loopback
 from loopback import Answer, respond
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import generate_latest
+from vllm_registry import Metrics
 
 MODEL = "meta-llama/Llama-3.1-70B-Instruct"
 #: What the engine does while it is busy: tokens come every 26.2 ms, 12 sequences at once, 50 tokens a request.
@@ -20,30 +21,14 @@ ITL, BATCH, OUTPUT, PROMPT = 0.0262, 12, 50, 100
 SECOND_BOUNDS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-class Process:
+class Process(Metrics):
     """One life of the server's process: counters since its start. It is busy all the time."""
 
     def __init__(self, steps: int = 0, started: float | None = None) -> None:
-        self.registry = CollectorRegistry()
+        super().__init__(MODEL, SECOND_BOUNDS, started)
         self.steps = 0
         self._made = time.monotonic()
         self._lock = threading.Lock()
-        labels = ["engine", "model_name"]
-
-        def labelled(kind: type, name: str, *more: str, **options: object) -> object:
-            metric = kind(name, name, [*labels, *more], registry=self.registry, **options)
-            return metric.labels("0", MODEL, *(["length"] if more else []))
-
-        self.finished = labelled(Counter, "vllm:request_success", "finished_reason")
-        self.generated = labelled(Counter, "vllm:generation_tokens")
-        self.prompts = labelled(Counter, "vllm:prompt_tokens")
-        self.running = labelled(Gauge, "vllm:num_requests_running")
-        self.itl = labelled(Histogram, "vllm:inter_token_latency_seconds", buckets=SECOND_BOUNDS)
-        self.ttft = labelled(Histogram, "vllm:time_to_first_token_seconds", buckets=SECOND_BOUNDS)
-        self.e2e = labelled(Histogram, "vllm:e2e_request_latency_seconds", buckets=SECOND_BOUNDS)
-        if started != 0:  # what runs in several processes does not tell
-            start = Gauge("process_start_time_seconds", "start", registry=self.registry)
-            start.set(time.time() - 3600 if started is None else started)
         self._work(steps)
 
     def page(self) -> bytes:
@@ -58,17 +43,17 @@ class Process:
             self._work(self.steps + 1, seconds)
 
     def _work(self, until: int, seconds: float = ITL) -> None:
-        self.running.set(BATCH)  # type: ignore[attr-defined]
+        self.running.set(BATCH)
         for step in range(self.steps + 1, until + 1):
             for _ in range(BATCH):
-                self.itl.observe(seconds)  # type: ignore[attr-defined]
-            self.generated.inc(BATCH)  # type: ignore[attr-defined]
+                self.itl.observe(seconds)
+            self.generated.inc(BATCH)
             if step % 4 == 0:  # 12 sequences of some 50 steps: three finish, and three begin, every dozen steps
-                self.finished.inc()  # type: ignore[attr-defined]
-                self.prompts.inc(PROMPT)  # type: ignore[attr-defined]
-                self.generated.inc()  # type: ignore[attr-defined]
-                self.ttft.observe(0.05)  # type: ignore[attr-defined]
-                self.e2e.observe(0.05 + ITL * (OUTPUT - 1))  # type: ignore[attr-defined]
+                self.finished.inc()
+                self.prompts.inc(PROMPT)
+                self.generated.inc()
+                self.ttft.observe(0.05)
+                self.e2e.observe(0.05 + ITL * (OUTPUT - 1))
         self.steps = max(self.steps, until)
 
 

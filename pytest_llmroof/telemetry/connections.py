@@ -99,15 +99,8 @@ class _Connection(urllib3.connection.HTTPConnection):
         super().putrequest(*args, **kwargs)
 
 
-class _TlsConnection(urllib3.connection.HTTPSConnection):
-    def connect(self) -> None:
-        super().connect()
-        _watch(self.sock)
-
-    def putrequest(self, *args: Any, **kwargs: Any) -> None:
-        """A kept connection was made under another watch."""
-        _watch(self.sock)
-        super().putrequest(*args, **kwargs)
+class _TlsConnection(_Connection, urllib3.connection.HTTPSConnection):
+    """The same over TLS."""
 
 
 class _Unverified(_TlsConnection):

@@ -7,53 +7,24 @@ the MLP, 1,024 words, bf16.)
 
 from __future__ import annotations
 
-import json
-import shutil
-import tarfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from development.real_engine import checks
+from recorded_runs import Gate, counted, judging, report, unpacked
 
-Gate = Callable[..., Any]
-Document = dict[str, Any]
-
-HEAD = "gpu: run/cpu.yaml\nmodel: run/random-llama\ndeployment: {tensor_parallel: 1}\n"
-WINDOW = "windows:\n  w: {phase: PHASE, telemetry: run/FOLDER, gates: GATES}\n"
 LIVE, TEST = "kept/live.llmroof/decode", "kept/test_loads/test_load-window-1"
 BANDWIDTH = 27.2e9  # bytes/s, cpu.yaml
 
 
 @pytest.fixture(scope="module")
 def archive(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("vllm-cpu-live")
-    with tarfile.open(data / "vllm-cpu-live" / "run.tar.xz") as packed:
-        packed.extractall(folder, filter="data")
-    return folder
+    return unpacked(data / "vllm-cpu-live", tmp_path_factory)
 
 
 @pytest.fixture
-def run(archive: Path, pytester: pytest.Pytester, gate: Gate) -> Callable[..., Any]:
-    """Judge gates over one of the recordings, which was moved: its folder is not where it was written."""
-    shutil.copytree(archive, pytester.path / "run")
-
-    def judge(folder: str, *gates: str, phase: str = "decode") -> Any:
-        listed = json.dumps(list(gates))
-        return gate(HEAD + WINDOW.replace("FOLDER", folder).replace("PHASE", phase).replace("GATES", listed))
-
-    return judge
-
-
-def report(archive: Path, name: str, phase: str = "decode") -> Document:
-    (window,) = [one for one in checks.report(archive / f"{name}.json") if one["phase"] == phase]
-    return window
-
-
-def counted(archive: Path, name: str) -> Document:
-    document: Document = json.loads((archive / name).read_text(encoding="utf-8"))
-    return document
+def run(archive: Path, pytester: pytest.Pytester, gate: Gate) -> Gate:
+    return judging(archive, pytester, gate, "random-llama")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +52,7 @@ def test_a_replay_gives_what_was_measured_live(archive: Path, run: Gate, live: s
 def test_counters_and_clients_agree(archive: Path) -> None:
     """24 requests of 128 tokens: 3,072 tokens in 24 x 127 = 3,048 intervals; prompts of 24 x 32 = 768 tokens."""
     pages, window = checks.Pages(archive / TEST), report(archive, "test")
-    load = counted(archive, "test-load.json")
+    load = counted(archive / "test-load.json")
     assert load == {"requests": 24, "prompt_tokens": 768, "output_tokens": 3072, "failures": []}
     assert pages.grew("vllm:generation_tokens_total") == window["facts"]["generated_tokens"] == 24 * 128
     assert pages.grew("vllm:inter_token_latency_seconds_count") == 24 * 127
@@ -126,7 +97,7 @@ def test_mbu_by_hand_and_by_the_engine_s_own_estimate(archive: Path, run: Gate) 
 
 def test_the_benchmark_and_the_server(archive: Path, run: Gate) -> None:
     """The client's 30.94 s are the load's: the 65.6 s of the recording hold its start and its imports, too."""
-    result = counted(archive, "recordings/decode/bench.json")
+    result = counted(archive / "recordings/decode/bench.json")
     judged = run("recordings/decode", "output.tokens_per_second >= 1000", "goodput(ttft<=2s, tpot<=100ms) >= 95%")
     window = judged.window
     measured = window["measurements"]

@@ -7,21 +7,12 @@ inside the MLP, 1,024 words, F16 with norms in F32.)
 
 from __future__ import annotations
 
-import json
-import shutil
-import tarfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from development.real_engine import checks
+from recorded_runs import Document, Gate, counted, judging, report, unpacked
 
-Gate = Callable[..., Any]
-Document = dict[str, Any]
-
-HEAD = "gpu: run/cpu.yaml\nmodel: run/random-llama.gguf\ndeployment: {tensor_parallel: 1}\n"
-WINDOW = "windows:\n  w: {phase: PHASE, telemetry: run/FOLDER, gates: GATES}\n"
 LIVE, TEST = "kept/live.llmroof/decode", "kept/test_loads/test_load-window-1"
 DECODE, PREFILL = "kept/test_probe/test_decode-decode", "kept/test_probe/test_prefill-prefill"
 BANDWIDTH = 19.2e9  # bytes/s, cpu.yaml
@@ -29,32 +20,12 @@ BANDWIDTH = 19.2e9  # bytes/s, cpu.yaml
 
 @pytest.fixture(scope="module")
 def archive(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("llamacpp-cpu-live")
-    with tarfile.open(data / "llamacpp-cpu-live" / "run.tar.xz") as packed:
-        packed.extractall(folder, filter="data")
-    return folder
+    return unpacked(data / "llamacpp-cpu-live", tmp_path_factory)
 
 
 @pytest.fixture
-def run(archive: Path, pytester: pytest.Pytester, gate: Gate) -> Callable[..., Any]:
-    """Judge gates over one of the recordings, which was moved: its folder is not where it was written."""
-    shutil.copytree(archive, pytester.path / "run")
-
-    def judge(folder: str, *gates: str, phase: str = "decode") -> Any:
-        listed = json.dumps(list(gates))
-        return gate(HEAD + WINDOW.replace("FOLDER", folder).replace("PHASE", phase).replace("GATES", listed))
-
-    return judge
-
-
-def report(archive: Path, name: str, phase: str = "decode") -> Document:
-    (window,) = [one for one in checks.report(archive / f"{name}.json") if one["phase"] == phase]
-    return window
-
-
-def counted(path: Path) -> Document:
-    document: Document = json.loads(path.read_text(encoding="utf-8"))
-    return document
+def run(archive: Path, pytester: pytest.Pytester, gate: Gate) -> Gate:
+    return judging(archive, pytester, gate, "random-llama.gguf")
 
 
 def values(window: Document) -> dict[str, float]:
