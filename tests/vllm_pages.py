@@ -14,6 +14,9 @@ REQUESTS = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0
 STEP_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 LENGTHS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000)
 
+#: Llama 3.1 8B on an H100: 15.0 GB of weights and 2.1 GB of KV cache take 5.1 ms at 3.35 TB/s, an MBU of some 78 %.
+EIGHT_B = {"model": "meta-llama/Llama-3.1-8B-Instruct", "itl": 0.0066, "batch": 16, "context": 1024, "output": 1024}
+
 
 @dataclass(frozen=True)
 class Load:

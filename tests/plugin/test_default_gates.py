@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 import runs
+from vllm_pages import EIGHT_B
 
 Pages = Callable[..., tuple[Path, Path]]
-DECODE = {"model": "meta-llama/Llama-3.1-8B-Instruct", "itl": 0.0066, "batch": 16, "context": 1024, "output": 1024}
+DECODE = EIGHT_B
 PREFILL = {"model": "meta-llama/Llama-3.1-8B-Instruct", "context": 4096, "output": 1, "prefill": 0.115, "running": 1}
 MIXED = {**DECODE, "context": 3000, "output": 200, "batch": 24, "itl": 0.012, "prefill": 0.1}
 FILE = """

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from vllm_pages import EIGHT_B
 
 ROOT = Path(__file__).parents[2]
-EIGHT_B = {"model": "meta-llama/Llama-3.1-8B-Instruct", "itl": 0.0066, "batch": 16, "context": 1024, "output": 1024}
 
 
 def test_a_scrape_without_anything_else(gate: Callable[..., Any], pytester: pytest.Pytester) -> None:

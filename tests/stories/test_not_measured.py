@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from vllm_pages import EIGHT_B
 
 HEAD = """
 gpu: h100
@@ -15,7 +16,6 @@ windows:
   decode:
     telemetry: [before.prom, after.prom]
 """
-EIGHT_B = {"model": "meta-llama/Llama-3.1-8B-Instruct", "itl": 0.0066, "batch": 16, "context": 1024, "output": 1024}
 
 
 def decode(*gates: str, extra: str = "    phase: decode\n") -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from vllm_pages import EIGHT_B
 
 GATES = """
 gpu: h100
@@ -19,7 +20,6 @@ windows:
       - {gate: decode.mbu >= LIMIT, id: REL-7}
       - {gate: itl.mean <= 1s, id: REL-8}
 """
-EIGHT_B = {"model": "meta-llama/Llama-3.1-8B-Instruct", "itl": 0.0066, "batch": 16, "context": 1024, "output": 1024}
 
 
 def test_k_runs_exactly_the_gate_of_an_id(gate: Callable[..., Any], pages: Callable[..., None]) -> None:

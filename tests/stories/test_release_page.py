@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from chromium import opened, started
 from page_checks import visible_text
+from vllm_pages import EIGHT_B
 
 GATES = """
 gpu: h100
@@ -28,7 +29,6 @@ windows:
     duration: 1s
     gates: [{gate: ttft.p99 <= 2s, id: REL-9}]
 """
-EIGHT_B = {"model": "meta-llama/Llama-3.1-8B-Instruct", "itl": 0.0066, "batch": 16, "context": 1024, "output": 1024}
 PAGE = "--llmroof-report=report.html"
 
 
