@@ -221,6 +221,6 @@ def test_loads_of_two_workers_do_not_overlap(project: Any, server: Any, module: 
         "@LLMROOF\n@pytest.mark.parametrize('number', range(4))\n@pytest.mark.llmroof_gate('ttft.p99 <= 2s')\n"
         "def test_it(number):\n    step('/enter')\n    drive(0.3)\n    step('/leave')\n"
     )
-    run = project.run("-n2", apart=True)
+    run = project.run("-n2")
     assert run.verdicts == ["pass"] * 4
     assert flag == {"held": 0, "worst": 1}

@@ -30,7 +30,7 @@ def test_a_server_is_sampled_once_for_all_gates(project: Any, server: Any) -> No
 
 def test_workers_share_one_measurement(project: Any, server: Any) -> None:
     project.gates(window(server.url) + "\n" + window(server.url + "?other", name="second"))
-    run = project.run("-n2", apart=True)
+    run = project.run("-n2")
     assert sorted(run.verdicts) == ["fail"] * 2 + ["pass"] * 6
     assert 8 <= server.count() <= 18  # two windows, each once
     values = [each["measurements"]["decode.mbu"]["value"] for each in run.report["windows"]]
@@ -43,7 +43,7 @@ def test_failures_are_not_measured_again_either(project: Any, server: Any, optio
 
     server.answer = always(b"", 500)
     project.gates(window(server.url))
-    run = project.run(*options, "--llmroof-unmeasured-exit=75", apart=True)
+    run = project.run(*options, "--llmroof-unmeasured-exit=75")
     assert run.rc == 75
     assert run.verdicts == ["no data"] * 4
     assert run.reason("llmroof.yaml::decode") == f"{server.url} failed (500)"
@@ -80,7 +80,7 @@ def test_a_recording_replays_to_the_same_figures(project: Any, server: Any) -> N
 
 def test_a_recording_of_workers_is_named_by_the_controller(project: Any, server: Any) -> None:
     project.gates(window(server.url))
-    run = project.run("-n2", "--llmroof-record=kept", apart=True)
+    run = project.run("-n2", "--llmroof-record=kept")
     assert run.text.count("llmroof: recorded kept/llmroof/decode") == 1
 
 
@@ -184,12 +184,12 @@ def test_nothing_touches_the_network_but_live_windows(project: Any) -> None:
         "def test_live(llmroof): pass\n"
         "def test_other(): pass\n"
     )
-    listed = project.run("--collect-only", "-q", apart=True)
+    listed = project.run("--collect-only", "-q")
     assert listed.rc == 0
     assert "llmroof.yaml::decode::ttft.p99 <= 2s" in listed.text
-    run = project.run("-m", "not llmroof_live", apart=True)
+    run = project.run("-m", "not llmroof_live")
     assert run.rc == 0
     assert "1 passed, 5 deselected" in run.one_line
-    chosen = project.run("-m", "llmroof_live", apart=True)
+    chosen = project.run("-m", "llmroof_live")
     assert chosen.verdicts == ["no data"] * 5
     assert "1 deselected" in chosen.one_line
