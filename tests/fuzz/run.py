@@ -16,18 +16,19 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
-from multiprocessing.connection import Connection
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fuzz.targets import TARGETS
-from fuzz.worker import MOST_SECONDS, Fault, Feeder, Tally, bound_memory, feed, schedule
+from fuzz.worker import MOST_CLOCK_SECONDS, Fault, Feeder, Tally, bound_memory, feed, schedule
 
 #: A worker that says nothing for so long hangs where no signal reaches it.
-_SILENT_SECONDS = 3 * MOST_SECONDS
+_SILENT_SECONDS = 2 * MOST_CLOCK_SECONDS
 _TOLD_EVERY = 5.0
 
 
@@ -64,35 +65,52 @@ def _run(counts: Mapping[str, int], seed: int, processes: int, seconds: float | 
             process = spawn.Process(target=_work, args=given, daemon=True)
             process.start()
             theirs.close()
-            workers.append((process, ours, folder))
-        for process, ours, folder in workers:
-            died = _until_done(process, ours, found)
-            if died:
-                name, number = (folder / "next").read_text().split("\n") if (folder / "next").exists() else ("?", "0")
-                fault = Fault(name, int(number), died, f"{name}: {died}")
-                found.setdefault(name, Tally()).faults[fault.where] = fault
+            workers.append(_Worker(process, ours, folder))
+        _hear(workers, found)
     return found
 
 
-def _until_done(process: Any, ours: Connection, found: dict[str, Tally]) -> str | None:
-    """Hear of a worker until it is done; what became of it where it is not. What it did until then counts."""
-    heard: dict[str, Tally] = {}
-    died, done = None, False
-    while not done and died is None:
-        if not ours.poll(_SILENT_SECONDS):
-            process.kill()
-            died = f"a hang that no signal ends (more than {_SILENT_SECONDS:g} s)"
-            break
-        try:
-            heard, done = ours.recv()
-        except EOFError:
-            process.join()
-            died = f"the process ended with {process.exitcode}"
+def _hear(workers: Sequence[_Worker], found: dict[str, Tally]) -> None:
+    """Hear of all workers until they are done, or died. What a worker did until then counts."""
+    heard: dict[Connection, dict[str, Tally]] = {worker.talk: {} for worker in workers}
+    at_work = {worker.talk: (worker, time.monotonic()) for worker in workers}
+    while at_work:
+        ready = [each for each in wait(list(at_work), _TOLD_EVERY) if isinstance(each, Connection)]
+        for talk in ready:
+            worker = at_work[talk][0]
+            try:
+                heard[talk], done = talk.recv()
+                at_work[talk] = (worker, time.monotonic())
+                if done:
+                    del at_work[talk]
+            except EOFError:
+                worker.process.join()
+                worker.died(found, f"the process ended with {worker.process.exitcode}")
+                del at_work[talk]
+        for talk, (worker, last) in list(at_work.items()):
+            if time.monotonic() - last > _SILENT_SECONDS:
+                worker.process.kill()
+                worker.died(found, f"a hang that no signal ends (more than {_SILENT_SECONDS:g} s)")
+                del at_work[talk]
         if sys.stderr.isatty():
-            print(f"\r{sum(tally.inputs for tally in heard.values())} inputs ", end="", file=sys.stderr, flush=True)
-    for name, tally in heard.items():
-        _add(found[name], tally)
-    return died
+            count = sum(tally.inputs for tallies in heard.values() for tally in tallies.values())
+            print(f"\r{count} inputs ", end="", file=sys.stderr, flush=True)
+    for tallies in heard.values():
+        for name, tally in tallies.items():
+            _add(found[name], tally)
+
+
+@dataclass(frozen=True)
+class _Worker:
+    process: SpawnProcess
+    talk: Connection
+    folder: Path
+
+    def died(self, found: dict[str, Tally], how: str) -> None:
+        """Note that it died, and of which input."""
+        name, number = (self.folder / "next").read_text().split("\n") if (self.folder / "next").exists() else ("?", "0")
+        fault = Fault(name, int(number), how, f"{name}: {how}")
+        found.setdefault(name, Tally()).faults[fault.where] = fault
 
 
 def _add(total: Tally, tally: Tally) -> None:

@@ -15,8 +15,9 @@ from types import FrameType
 from fuzz.seeds import Seed
 from fuzz.targets import TARGETS, Target
 
-#: No input of some kilobytes takes longer, on any machine; what does hangs.
+#: No input of some kilobytes takes more of a processor; what does hangs. What waits for something hangs by the clock.
 MOST_SECONDS = 20.0
+MOST_CLOCK_SECONDS = 120.0
 #: What the process may have mapped beside what it starts with: interpreter, libraries and catalogues.
 MOST_BYTES = 2 << 30
 #: How often each target's turn comes.
@@ -55,7 +56,7 @@ def bound_memory() -> None:
 
 
 def _too_long(number: int, frame: FrameType | None) -> None:
-    raise Hang(f"it took more than {MOST_SECONDS:g} s")
+    raise Hang(f"it took more than {MOST_SECONDS:g} s of a processor, or {MOST_CLOCK_SECONDS:g} s by the clock")
 
 
 class Feeder:
@@ -84,7 +85,8 @@ class Feeder:
     def feed(self, number: int, tally: Tally) -> None:
         """One input, and what it did."""
         folder, seed, content = self.input(number)
-        signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, MOST_CLOCK_SECONDS)
         begin, worked = time.perf_counter(), time.process_time()
         try:
             self.target.read(folder, seed, content)
@@ -93,6 +95,7 @@ class Feeder:
             known = tally.faults.setdefault(fault.where, fault)
             known.count += known is not fault
         finally:
+            signal.setitimer(signal.ITIMER_PROF, 0.0)
             signal.setitimer(signal.ITIMER_REAL, 0.0)
         took = time.perf_counter() - begin
         tally.inputs += 1
@@ -122,7 +125,7 @@ def feed(
 
     A little of each target comes after the other, again and again: a run that ends early has fed all of them.
     """
-    previous = signal.signal(signal.SIGALRM, _too_long)
+    previous = [(kind, signal.signal(kind, _too_long)) for kind in (signal.SIGALRM, signal.SIGPROF)]
     feeders = {name: Feeder(TARGETS[name], folder, seed) for name in counts}
     tallies = {name: Tally() for name in counts}
     try:
@@ -136,4 +139,5 @@ def feed(
                     feeders[name].feed(number, tallies[name])
         yield "", 0, tallies
     finally:
-        signal.signal(signal.SIGALRM, previous)
+        for kind, handler in previous:
+            signal.signal(kind, handler)
