@@ -90,6 +90,16 @@ def print_summary(terminal: pytest.TerminalReporter, document: Document) -> None
     for line in lines:
         word = line.split("  ", 1)[0]
         terminal.write_line(line, **_COLOURS.get(word, {}))
+    if terminal.config.get_verbosity() >= 0:
+        for reason in uncompared(terminal.config):
+            terminal.write_line(f"No baseline: {reason}, so that nothing was compared with it.", yellow=True)
+
+
+def uncompared(config: pytest.Config) -> list[str]:
+    """Why folders that were given as a baseline are none: gates without a baseline do not say it."""
+    from pytest_llmroof.windows import baselines
+
+    return [reason for place in baselines(config).places if (reason := place.lacking())]
 
 
 def _folded(document: Document) -> Document:

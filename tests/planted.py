@@ -140,7 +140,7 @@ def two_ranks(late_starts: int, late_works: int, clocks_apart_ns: int = 777) -> 
     ranks = []
     for rank in range(2):
         apart = rank * clocks_apart_ns
-        schedule = Schedule(rank=rank, world_size=2, zero_unix_ns=1_767_189_312_000_000_000 + apart)
+        schedule = Schedule(rank=rank, world_size=2, zero_unix_ns=1_795_975_830_000_000_000 + apart)
         for step in range(STEPS):
             begin = step * 2000 * US - apart
             schedule.step(begin - 50 * US, begin + 1900 * US)

@@ -53,7 +53,7 @@ class Schedule:
     rank: int | None = 0
     world_size: int | None = 1
     device_name: str = "NVIDIA H100 80GB HBM3"
-    zero_unix_ns: int | None = 1_767_189_312_000_000_000
+    zero_unix_ns: int | None = 1_795_975_830_000_000_000
     options: tuple[str, ...] = ()
 
     def launch(

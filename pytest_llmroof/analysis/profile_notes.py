@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
-from pytest_llmroof.analysis.constants import counter_constant
+from pytest_llmroof.analysis.constants import counter_constant, threshold
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.hardware_evidence import figures
 from pytest_llmroof.analysis.profiled import Silent, parts, source_of
+
+_DAY: Final = 86_400
+_DATED: Final = 1e9
+"""Unix seconds: a window that began earlier counts its time from something else."""
 
 
 def profile_notes(facts: WindowFacts) -> tuple[str, ...]:
@@ -20,6 +25,7 @@ def _notes(facts: WindowFacts) -> Iterator[str]:
     for one in facts.profile.timelines:
         yield from one.notes
     yield from facts.profile.kernels.notes if facts.profile.kernels is not None else ()
+    yield from _of_another_day(facts)
     found = parts(facts)
     if isinstance(found, Silent):
         if facts.profile.timelines:
@@ -27,6 +33,23 @@ def _notes(facts: WindowFacts) -> Iterator[str]:
         return
     if (note := _busy_of_both(facts)) is not None:
         yield note
+
+
+def _of_another_day(facts: WindowFacts) -> Iterator[str]:
+    """Profiles that were taken long before or after the window: taken beside or after it they still tell of it."""
+    assert facts.profile is not None
+    begin = facts.window.started
+    if begin is None or begin < _DATED:
+        return
+    end = begin + (facts.window.duration_seconds or 0.0)
+    for one in facts.profile.timelines:
+        apart = 0.0 if one.started is None else max(begin - one.started, one.started - end)
+        if apart > threshold("profile_apart_seconds"):
+            which = "before" if one.started is not None and one.started < begin else "after"
+            yield (
+                f"{one.location} was recorded {apart / _DAY:.1f} days {which} this window: check that it is of the "
+                "same server and load"
+            )
 
 
 def _busy_of_both(facts: WindowFacts) -> str | None:

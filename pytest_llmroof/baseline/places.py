@@ -44,6 +44,17 @@ class Place:
         """Whether it is a folder, or may become one."""
         return self.path.is_dir() or (not self.path.exists() and self.path.suffix != ENDING)
 
+    def lacking(self) -> str | None:
+        """Why nothing can be compared with it: it does not exist, or holds no report; None where something may be."""
+        if not self.is_folder:
+            return None
+        if not self.path.exists():
+            return f"{self.shown} does not exist yet"
+        try:
+            return None if self._files() else f"{self.shown} holds no report"
+        except SourceError as error:
+            return error.reason
+
     def check(self) -> None:
         """ConfigError where a file is no report that can be read: known before anything is measured."""
         try:

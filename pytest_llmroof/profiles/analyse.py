@@ -119,12 +119,18 @@ def _figures(view: _View, waiting: WaitingCause | None, late: float | None, rank
         rank=timeline.rank,
         world_size=timeline.world_size,
         ranks=ranks,
+        started=_started(timeline),
         waiting_cause=waiting,
         late=late,
         notes=timeline.notes,
     )
     marked = replace(figures, distortions=distortions_of(timeline, view.gaps, view.steps, view.communication, figures))
     return replace(marked, abstain=abstain_from(timeline, marked))
+
+
+def _started(timeline: Timeline) -> float | None:
+    zero = timeline.zero_unix_ns
+    return None if zero is None else (zero + int(timeline.work.start[0])) / 1e9
 
 
 def _measured(view: _View) -> tuple[Shares, dict[Phase | None, StepFigures]]:

@@ -21,6 +21,8 @@ from pytest_llmroof.profiles.timeline import Timeline
 _EVENTS: Final = re.compile(rb'"traceEvents"\s*:\s*\[')
 #: Work that follows the list of events: traces that were joined, or a second list.
 _SECOND: Final = re.compile(rb'"cat"\s*:\s*"(?:kernel|Kernel|gpu_mem)')
+#: How a trace ends that was written to its end.
+_ENDED: Final = re.compile(rb"\]\s*(?:,[^{}\[\]]*)?\}\s*$")
 _BOM: Final = b"\xef\xbb\xbf"
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 _LONGEST_HEADER: Final = 64 << 20
@@ -132,13 +134,19 @@ def _check_end(elements: Elements[Event], count: int, listed: bool, place: str, 
     if listed and not rest and count and not packed.unfinished:
         return
     at = elements.offset + len(elements.rest)
+    where = at - len(rest)
+    if rest.startswith(b"{") and _ENDED.search(rest[-_LONGEST_KEY:]):
+        raise SourceError(
+            f"{place}: the event at byte {where}, after {count} complete ones, does not end, and the trace does: a "
+            "quote in one of the names that follow is not escaped",
+            "record it again without stacks (with_stack), or with a newer PyTorch, which escapes them",
+        )
     if rest.startswith(b"{") or not rest:
         raise SourceError(
             f"{place} is truncated at byte {at}{' (unpacked)' if packed.unfinished else ''}, "
             f"after {count} complete events: the work that followed is missing",
             _AGAIN,
         )
-    where = elements.offset + len(elements.rest) - len(rest)
     raise SourceError(f"{place}: no event begins at byte {where}, after {count} events", _AGAIN)
 
 

@@ -111,6 +111,8 @@ class TimelineFigures:
     rank: int | None = None
     world_size: int | None = None
     ranks: int = 1
+    started: float | None = None
+    """Unix seconds of the first work; None where the recording tells no date."""
     waiting_cause: WaitingCause | None = None
     late: float | None = None
     distortions: tuple[str, ...] = ()

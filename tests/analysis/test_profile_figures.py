@@ -18,6 +18,7 @@ from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData
 from pytest_llmroof.analysis.metrics import Family
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.observing import observe
+from pytest_llmroof.analysis.profile_notes import profile_notes
 from pytest_llmroof.profiles.figures import Shares, StepFigures, TimelineFigures
 from pytest_llmroof.profiles.nsys_stats import StatsSummary, Summed
 from pytest_llmroof.profiles.profile import Profile
@@ -259,3 +260,19 @@ def test_what_is_nearly_nothing_explains_nothing() -> None:
     assert explained(without_model(nearly), "idle").scenario is None
     more = replace(nearly, idle=0.017, busy=0.983, idle_within=0.017)
     assert explained(without_model(more), "idle").scenario == "D"
+
+
+@pytest.mark.parametrize(
+    ("started", "said"),
+    [
+        (1.8e9 - 3 * 86_400, "rank0.json was recorded 3.0 days before this window"),
+        (1.8e9 + 60 + 1.5 * 86_400, "rank0.json was recorded 1.5 days after this window"),  # which took 60 s
+        (1.8e9 + 60 + 80_000, None),  # the same day: beside or after the window, as it should be
+        (None, None),
+    ],
+)
+def test_a_profile_of_another_day_is_said(started: float | None, said: str | None) -> None:
+    facts = profiled(figures(started=started))
+    facts = replace(facts, window=replace(facts.window, started=1.8e9, duration_seconds=60.0))
+    found = [note for note in profile_notes(facts) if "recorded" in note]
+    assert [note.partition(":")[0] for note in found] == ([said] if said else [])

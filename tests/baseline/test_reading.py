@@ -153,3 +153,15 @@ def test_too_many_files_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         written(tmp_path / f"{number}.json", "{}")
     with pytest.raises(SourceError, match="too many for a baseline"):
         list(Place(tmp_path, "base").reports())
+
+
+def test_a_folder_without_reports_says_so(tmp_path: Path) -> None:
+    folder = tmp_path / "base"
+    place = Place(folder, "base")
+    assert place.lacking() == "base does not exist yet"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("no report")
+    assert place.lacking() == "base holds no report"
+    (folder / "night1.json").write_text(json.dumps(report()))
+    assert place.lacking() is None
+    assert Place(folder / "night2.json", "base/night2.json").lacking() is None  # a missing file is a usage error

@@ -78,7 +78,7 @@ def test_keys_stand_in_any_order_and_layout(
     assert busy_us(timeline) == 600
     assert timeline.device_name == "NVIDIA H100 80GB HBM3"
     assert (timeline.rank, timeline.world_size, timeline.options) == (0, 1, ("with_stack",))
-    assert timeline.zero_unix_ns == 1_767_189_312_000_000_000
+    assert timeline.zero_unix_ns == 1_795_975_830_000_000_000
     assert len(timeline.steps) == len(timeline.launches) == 20
     assert timeline.notes == ()
 

@@ -230,3 +230,15 @@ def test_numbered_collectives_are_matched_however_far_clocks_are_apart(tmp_path:
     assert first.whole.waiting == pytest.approx(150 / 930)
     assert second.whole.transport == pytest.approx(90 / 930)
     assert second.whole.waiting == pytest.approx(0, abs=1e-9)
+
+
+def test_a_quote_that_is_not_escaped_is_told_from_a_trace_that_was_cut(tmp_path: Path) -> None:
+    """A bare quote in a kernel's name opens a text that nothing closes, in a trace that was written to its end."""
+    head, event = b'{"schemaVersion": 1, "traceEvents": [', json.dumps(kernel(0, 80, 1)).encode()
+    broken = event.replace(b'"gemm"', b'"ge"mm"')
+    whole = head + event + b", " + broken + b', {"ph": "M"}], "traceName": "a.json"}'
+    at = len(head + event) + 2
+    with pytest.raises(SourceError, match=rf"event at byte {at}, after 1 complete ones, does not end"):
+        read_chrome(written(tmp_path, whole))
+    with pytest.raises(SourceError, match=r"truncated at byte \d+, after 1 complete events"):
+        read_chrome(written(tmp_path, whole[: len(head + event) + 40]))

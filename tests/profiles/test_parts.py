@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_llmroof.data import load
 from pytest_llmroof.profiles.annotations import StepName, is_capture, step_of
+from pytest_llmroof.profiles.calls import capturing, launching, replaying, waiting
 from pytest_llmroof.profiles.elements import whole_elements
 from pytest_llmroof.profiles.intervals import gaps, union
 from pytest_llmroof.profiles.kernels import OTHER, collective_kind, kernel_class, modern_attention
@@ -204,3 +205,14 @@ def test_a_profilers_own_report_is_answered_with_the_command_that_exports_it(tmp
     )
     export = "ncu --import r.ncu-rep --csv --page raw --print-units base > r.csv"
     assert export in str(refuse_report(tmp_path / "r.ncu-rep"))
+
+
+def test_calls_by_their_names() -> None:
+    names = (
+        "cudaLaunchKernel", "cuLaunchKernelEx", "hipExtModuleLaunchKernel", "cudaGraphLaunch", "cudaMemcpyAsync",
+        "cudaMemcpy", "hipMemcpyWithStream", "cuMemcpyDtoH_v2", "cudaStreamSynchronize", "hipStreamBeginCapture",
+    )  # fmt: skip
+    assert launching(names).tolist() == [True] * 4 + [False] * 6
+    assert replaying(names).tolist() == [False] * 3 + [True] + [False] * 6
+    assert waiting(names).tolist() == [False] * 5 + [True] * 4 + [False]
+    assert capturing(names).tolist() == [False] * 9 + [True]

@@ -311,3 +311,12 @@ def test_two_hundred_reports_are_looked_through_in_the_order_they_were_made(
     run = night(0.009, "--llmroof-baseline=base")
     reports = run.window["gates"][0]["baseline"]["reports"]
     assert reports == ["base/h100-1.json", *(f"base/{999 - number}.json" for number in range(199, 190, -1))]
+
+
+def test_a_baseline_that_is_not_there_is_said_where_no_gate_asks_for_it(night: Callable[..., Any]) -> None:
+    absolute = GATES.replace("decode.mbu >= 0.97x baseline", "decode.mbu >= 10%")
+    run = night(0.009, "--llmroof-baseline=bsae", gates=absolute)
+    assert run.rc == 0
+    assert "No baseline: bsae does not exist yet, so that nothing was compared with it." in run.one_line
+    run = night(0.009, "--llmroof-baseline=base", report="first.json", gates=absolute)  # the run makes the folder
+    assert "No baseline" not in run.text
