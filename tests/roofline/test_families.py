@@ -233,7 +233,7 @@ def test_sizes_that_are_left_to_the_class_are_told() -> None:
 
 
 def test_layers_of_the_first_qwen_mixtures_slide_by_turns_below_a_number() -> None:
-    keys = {"model_type": "qwen2_moe", "num_hidden_layers": 6, "sliding_window": 100, "max_window_layers": 4}
+    keys = {"model_type": "qwen2_moe", "num_hidden_layers": 6, "sliding_window": 100, "max_window_layers": 3}
     for used, sliding in ((True, (0, 2)), (False, ())):
         model = model_from_config({**keys, "use_sliding_window": used}, "x")
         held = {mixer.window: mixer.layers for mixer in kinds(model, GroupedQueryAttention)}
