@@ -28,6 +28,7 @@ from pytest_llmroof.telemetry.unanswered import transport_error
 
 #: More than any answer that is read here, and less than what fills a machine's memory.
 MAXIMUM_BYTES: Final = 1 << 30
+_TEXT: Final = frozenset({str})
 _CHUNK: Final = 1 << 20
 #: How much later than its time-out an answer is hung up on.
 _SLACK_SECONDS: Final = 0.1
@@ -209,6 +210,6 @@ def _row(entry: Mapping[str, Any]) -> Row:
     if "histogram" in entry or "histograms" in entry:
         return Row(labels, (), ())  # a native histogram: no engine exports one
     samples = entry["values"] if "values" in entry else [entry["value"]]
-    if not isinstance(labels, dict):
-        raise TypeError("labels are a mapping")
+    if not isinstance(labels, dict) or not _TEXT.issuperset(map(type, labels.values())):
+        raise TypeError("labels are a mapping of texts")
     return Row(labels, [float(time) for time, _ in samples], [float(value) for _, value in samples])

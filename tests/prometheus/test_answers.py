@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import pytest
 from loopback import serving
-from scripted import Answer, Asked, Script, scripted, small_fleet, success, vector
+from scripted import TOKENS, Answer, Asked, Script, scripted, small_fleet, success, vector
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.fleetsource import prometheus_window
@@ -90,12 +90,29 @@ def test_errors(script: Script, status: int, content: str, body: object, gist: s
     assert "state=secret" not in str(error)
 
 
+def test_a_series_that_lost_its_name_counts_for_nothing(script: Script) -> None:
+    nameless = {key: value for key, value in TOKENS.items() if key != "__name__"}
+
+    def answer(asked: Asked) -> Answer:
+        status, kind, body = small_fleet(asked)
+        if not asked.fields.get("query", "").startswith("count_over_time") and b'"matrix"' in body:
+            samples = [[time, str(time * 1000)] for time in (940, 970, 1000)]
+            content = json.loads(body)
+            content["data"]["result"].append({"metric": nameless, "values": samples})
+            body = json.dumps(content).encode()
+        return status, kind, body
+
+    script.answer = answer
+    assert read(script).counter("generation_tokens") == 600
+
+
 @pytest.mark.parametrize("data", [
     {"resultType": "scalar", "result": [1000, "2"]},
     {"resultType": "string", "result": [1000, "hello"]},
     {"resultType": "vector", "result": {}},
     {"resultType": "matrix", "result": [{"metric": {}, "values": [["now", "1"]]}]},
     {"resultType": "matrix", "result": [{"values": [[1, "1"]]}]},
+    {"resultType": "matrix", "result": [{"metric": {"__name__": 7}, "values": [[1, "1"]]}]},
     {},
     [],
     None,
