@@ -141,6 +141,9 @@ def test_sums_of_kernels_tell_which_took_their_time() -> None:
     cut = replace(summary, distortions=("its rows add up to 80 % only: others are missing",))
     share = measured(profiled(summaries=(cut,)), "kernels(gemm).time_share")
     assert (share.low, share.high) == (0, 1)
+    several = replace(summary, rows=tuple(Summed(f"kernel-{number}", 1, 0.1) for number in range(4)))
+    nothing = no_data(profiled(summaries=(several,)), "kernels(conv).time_share").reason
+    assert nothing.endswith("matches: the longest are kernel-0, kernel-1, kernel-2")
     calls = replace(summary, report="cuda_api_sum")
     assert "would tell" in no_data(profiled(summaries=(calls,)), "kernels(gemm).time_share").reason
     assert "would tell" in no_data(profiled(summaries=(summary,)), "kernels(gemm).mfu").reason

@@ -176,6 +176,15 @@ def test_what_wraps_the_decoder_does_not_matter(entry: str) -> None:
     assert Patterns([entry]).match("model.layers.4.mlp.up_proj")
 
 
+def test_a_prefix_may_name_one_expert_of_one_layer() -> None:
+    named = Patterns(["model.layers.3.mlp.experts.1.*"])
+    assert named.which("model.layers.3.mlp.experts.{expert}.up_proj", 4) == {1}
+    assert named.which("model.layers.4.mlp.experts.{expert}.up_proj", 4) == set()
+    both = Patterns(["model.layers.3.mlp.experts.1.*", "model.layers.3.self_attn.*"])
+    assert both.which("model.layers.3.mlp.experts.{expert}.up_proj", 4) == {1}
+    assert both.which("model.layers.3.self_attn.q_proj") == {0}
+
+
 @pytest.mark.parametrize(
     ("block", "gist"),
     [

@@ -113,6 +113,7 @@ def test_latent_attention() -> None:
     assert found.read == 2 * (read + 2 * 3 * (8 + 48) + 768) + 3 * 8 * 2 + 8 * 32 * 2
     whole = estimate(replace(latent, latent=replace(sizes, query_rank=None)), ONE, batch)
     assert found.flops - whole.flops == 2 * 2 * 3 * (160 - 8 * 4 * 6)
+    assert found.write - whole.write == 2 * 2 * 3 * 5  # the queries' latent is written in between
 
 
 # What a config of each kind is in the estimator's terms.

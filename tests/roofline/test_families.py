@@ -206,14 +206,16 @@ def test_layers_may_all_be_of_one_kind() -> None:
     assert [mixer.layers for mixer in kinds(model_from_config(recurs, "x"), RecurrentState)] == [2]
     nemotron = {"model_type": "nemotron_h", "hybrid_override_pattern": "*-*-"}
     assert kinds(model_from_config(nemotron, "x"), RecurrentState) == []
+    mixed = model_from_config({"model_type": "jamba"}, "x")
+    assert {state.state_bytes for state in kinds(mixed, RecurrentState)} == {4.0}  # fp32, where nothing else is said
     jamba = {"model_type": "jamba", "num_hidden_layers": 2, "attn_layer_period": 1, "attn_layer_offset": 0}
     assert kinds(model_from_config(jamba, "x"), RecurrentState) == []
 
 
 def test_mimo_attends_to_everything_in_its_first_layer_and_in_each_sixth() -> None:
     model = model_from_config({"model_type": "mimo_v2_flash", "num_hidden_layers": 12}, "x")
-    held = {bool(mixer.window): mixer.layers for mixer in kinds(model, GroupedQueryAttention)}
-    assert held == {False: 3, True: 9}  # 0, 5 and 11
+    held = {bool(mixer.window): mixer.numbers for mixer in kinds(model, GroupedQueryAttention)}
+    assert held == {False: (0, 5, 11), True: (1, 2, 3, 4, 6, 7, 8, 9, 10)}
 
 
 @pytest.mark.parametrize("types", ["full_attention", ["full_attention", 3]])
@@ -236,8 +238,9 @@ def test_layers_of_the_first_qwen_mixtures_slide_by_turns_below_a_number() -> No
     keys = {"model_type": "qwen2_moe", "num_hidden_layers": 6, "sliding_window": 100, "max_window_layers": 3}
     for used, sliding in ((True, (0, 2)), (False, ())):
         model = model_from_config({**keys, "use_sliding_window": used}, "x")
-        held = {mixer.window: mixer.layers for mixer in kinds(model, GroupedQueryAttention)}
-        assert held == ({100: len(sliding), None: 4} if sliding else {None: 6})
+        held = {mixer.window: mixer.numbers for mixer in kinds(model, GroupedQueryAttention)}
+        assert held.pop(100, ()) == sliding
+        assert held == {None: tuple(layer for layer in range(6) if layer not in sliding)}
 
 
 def test_a_chunk_begins_anew() -> None:
@@ -445,6 +448,6 @@ def test_nonsense_is_named(keys: dict[str, Any], gist: str) -> None:
 
 def test_mixers_say_how_they_share() -> None:
     assert LatentAttention(1, 8, 4, 2, 4, 4).ways == Indexer(1, 8, 4).ways == 1
-    assert RecurrentState(1, 8, 4, 2, 4).ways == 8
+    assert RecurrentState(1, 8, 4, 2, 4, 4.0).ways == 8
     assert Indexer(2, 8, 4).written_bytes(3, 2) == 3 * 2 * 4
     assert Indexer(2, 8, 4).prompt_flops(0, 2) == 2 * 2 * 8 * 4 * (1 + 2)

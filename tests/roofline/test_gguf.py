@@ -273,6 +273,14 @@ def test_whatever_a_byte_says_the_reader_answers_in_words(place: int, byte: int)
         ({**keys("llama"), "general.type": "adapter"}, [EMBEDDING], ConfigError, "not a language model"),
         (keys("clip"), [("v.patch_embd.weight", (16, 16), "F16")], ConfigError, "not a language model"),
         (keys("llama", block_count=None), [EMBEDDING], ConfigError, "llama.block_count"),
+        (
+            keys("deepseek2", attention__kv_lora_rank=64, rope__dimension_count=16), [EMBEDDING], ConfigError,
+            "attention.key_length_mla",
+        ),
+        (
+            keys("deepseek2", attention__kv_lora_rank=64, rope__dimension_count=16, attention__key_length=80),
+            [EMBEDDING], ConfigError, "attention.value_length_mla",
+        ),
         (keys("llama", block_count=2_000_000_000), [EMBEDDING], ConfigError, "2000000000 layers"),
         (keys("llama", embedding_length=True), [EMBEDDING], ConfigError, "embedding_length"),
         (keys("llama", attention__head_count_kv=[2]), [EMBEDDING], ConfigError, "each of 2 layers"),

@@ -23,7 +23,7 @@ class RecurrentState(Layered):
     state: int
     window: int
     token_flops: int
-    state_bytes: float = 4.0
+    state_bytes: float
     token_elements: int = 0  # a context's tokens add nothing to it
 
     @property
