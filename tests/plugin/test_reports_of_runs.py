@@ -10,6 +10,7 @@ from typing import Any
 
 import junit_readers
 import pytest
+import runs
 from prometheus_client.parser import text_string_to_metric_families
 from reportschema import valid
 
@@ -43,8 +44,8 @@ def reports(project: Any, *options: str) -> dict[str, str]:
     """The text of every report of a run."""
     files = [f"out/{'workers' if '-n2' in options else 'alone'}{ending}" for ending in REPORT_WRITERS]
     wanted = [f"--llmroof-report={file}" for file in files]
-    more = ("-q", "--llmroof-label=note=<b> @all `x`", "--junitxml=out/pytest.xml", *options)
-    result = project.pytester.runpytest_subprocess("-p", "no:cacheprovider", *wanted, *more)
+    more = ("-q", "--llmroof-label=note=<b> @all `x`", *options)
+    result = runs.run(project.pytester, *wanted, *more)
     assert result.ret == 1, result.stdout.str()
     return {Path(file).suffix: (project.path / file).read_text(encoding="utf-8") for file in files}
 
@@ -77,7 +78,7 @@ def test_hostile_names_in_every_format_alone_and_under_workers(project: Any) -> 
 
 def test_pytests_own_junit_carries_the_same_text(project: Any) -> None:
     project.gates(f"{{gate: {FAILS}, id: REL-7}}", "itl.mean <= 50ms")
-    own = reports(project)
+    own = reports(project, "--junitxml=out/pytest.xml")
     root = ET.parse(project.path / "out" / "pytest.xml").getroot()
     (failure,) = root.iter("failure")
     window = json.loads(own[".json"])["windows"][0]
@@ -88,12 +89,16 @@ def test_pytests_own_junit_carries_the_same_text(project: Any) -> None:
     assert ours.text == text
 
 
+#: What pytest does for each test besides, and again for each failure at the end: most of the time of so many.
+SPARE = ("-p", "no:logging", "-p", "no:warnings", "--capture=sys", "--tb=no", "-rN")
+
+
 @pytest.mark.parametrize("count", [10_000])
 def test_ten_thousand_gates_in_every_format(project: Any, count: int) -> None:
     # 41.3 % was measured: every twentieth limit lies above.
     gates = [f"decode.mbu >= {(50 if place % 20 == 0 else 0.1) + place * 0.004:.3f}%" for place in range(count)]
     project.gates(*gates)
-    made = reports(project)
+    made = reports(project, *SPARE)
     document = json.loads(made[".json"])
     assert sum(document["summary"][word] for word in ("pass", "fail")) == count
     failed = document["summary"]["fail"]
