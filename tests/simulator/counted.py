@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import accumulate
 from operator import itemgetter
 
@@ -91,6 +91,18 @@ class Counted:
         return Total((one.last or 0.0, of(one)) for one in self._finished)
 
     @cached_property
+    def finished_prompts(self) -> Total:
+        return self.of_finished(lambda one: one.prompt)
+
+    @cached_property
+    def finished_answers(self) -> Total:
+        return self.of_finished(lambda one: one.output)
+
+    @cached_property
+    def finished_cached(self) -> Total:
+        return self.of_finished(lambda one: one.cached)
+
+    @cached_property
     def prompt_tokens(self) -> Total:
         return self.of_started(lambda one: one.prompt)
 
@@ -143,6 +155,7 @@ class Counted:
     def prefill_passes(self) -> Total:
         return self._steps(lambda step: float(not step.work.decodes))
 
+    @cache  # noqa: B019 - counted is dropped with its run
     def forward_seconds(self, decoding: bool) -> Total:
         """From a step's first kernel to its last one: pauses within are part of it, those between steps are not."""
         return self._steps(

@@ -42,8 +42,8 @@ PLACES: Final[tuple[tuple[Gpu, Net, int], ...]] = (
     *((L40S, net, split) for net in (LLAMA_8B, MISTRAL_7B) for split in (1, 2)),
 )
 #: Steps and seconds of a load: enough to measure, few enough to simulate thousands of windows.
-STEPS: Final = (400, 1000)
-LEAST_SECONDS: Final = 12.0
+STEPS: Final = (250, 500)
+LEAST_SECONDS: Final = 7.0
 
 
 @dataclass(frozen=True)
@@ -125,13 +125,13 @@ def _decode(plan: Plan, random_: random.Random) -> Drawn:
     drafted = random_.choice((0, 0, 0, 0, 3)) if plan.flavour.startswith("vllm") else 0
     acceptance = random_.uniform(0.5, 0.8)
     batch = random_.choice((4, 8, 12, 16, 24, 32, 48) if not drafted else (2, 4, 8))
-    prompt, output = random_.choice((64, 128, 256, 512)), random_.choice((256, 384, 512, 768))
+    prompt, output = random_.choice((32, 64, 128, 128, 384)), random_.choice((128, 192, 256))
     batch = min(batch, int(_room(plan) * 0.7 / (prompt + output) / 1.3))
     typical = Work(batch, batch * (prompt + output / 2), drafted)
     step = _step_seconds(plan, typical)
     emitted = sum(acceptance**power for power in range(drafted + 1)) if drafted else 1.0
     steps = max(random_.uniform(*STEPS), LEAST_SECONDS / step)
-    steps = max(steps, 3.0 * output / emitted)
+    steps = max(steps, 2.5 * output / emitted)
     requests = max(2 * batch, round(steps * batch * emitted / output))
     traffic = Traffic(
         prompt, output, requests, spread=random_.choice((0.0, 0.1, 0.3)), hits=random_.choice((0.0, 0.0, 0.8)),

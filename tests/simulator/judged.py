@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from simulator.run import Run
 from simulator.truth import (
     Shares,
+    beside_decoding,
     busy_shares,
     decode_shares,
     idle_of_requests,
+    lost_before_first_token,
     mean_mbu,
     prefill_mfu,
     prefill_share,
@@ -28,6 +30,9 @@ PARTS: Mapping[str, tuple[str, ...]] = {
 CLEARLY_A, CLEARLY_B = 0.80, 0.55
 #: A loss is asked for where the default gate is breached for sure: A is said above nine tenths of what kernels reach.
 CLEARLY_BELOW = 0.02
+#: A profile's typical step is the window's where steps that also compute prompts add no more than this beyond their
+#: floor.
+UNSEEN = 0.05
 #: Too little load, and a queue, are asked for from these shares on.
 CLEARLY_IDLE, CLEARLY_QUEUED = 0.6, 0.55
 #: A letter is a false alarm where less than this was lost to it: the least share worth naming, less three points.
@@ -38,15 +43,19 @@ UNFOUNDED = 0.10 - 0.03
 class Expected:
     """``letter`` is the scenario of the family's time; None where no single cause is large enough to be asked for.
 
-    ``told_by_counters``: whether a GPU's counters show this cause apart from its rivals. ``shares`` are those of the
-    time that is attributed, None where it is not asked for.
+    ``told_by_counters``: whether a GPU's counters show this cause apart from its rivals. ``told_by_profile``: whether
+    a profile's typical decode step is the window's. ``shares`` are those of the
+    time that is attributed, None where it is not asked for; ``lost`` and ``lost_first`` are what each scenario took of
+    it, and of the time to first token.
     """
 
     family: str
     letter: str | None
     told_by_counters: bool
+    told_by_profile: bool
     shares: Shares | None
     lost: Mapping[str, float]
+    lost_first: Mapping[str, float]
 
 
 def expected(run: Run) -> Expected:
@@ -56,15 +65,17 @@ def expected(run: Run) -> Expected:
     shares = busy_shares(run) if prefill else decode
     assert shares is not None
     usable = shares if not run.preemptions else None
+    lost = shares.lost, lost_before_first_token(run)
     if planted == "G":
         idle = idle_of_requests(run)
-        return Expected("window", "G" if idle > CLEARLY_IDLE else None, True, None, shares.lost)
+        return Expected("window", "G" if idle > CLEARLY_IDLE else None, True, True, None, *lost)
     if planted.startswith("E"):
         queue = queue_share(run) or 0.0
-        return Expected("ttft", "E" if queue > CLEARLY_QUEUED else None, True, usable, shares.lost)
+        return Expected("ttft", "E" if queue > CLEARLY_QUEUED else None, True, True, usable, *lost)
     family = "prefill" if prefill else "decode"
+    typical = prefill or beside_decoding(run) <= UNSEEN
     letter = _of_prefill(run, shares) if prefill else _of_decode(run, shares)
-    return Expected(family, letter, _told_by_counters(run, shares, letter), usable, shares.lost)
+    return Expected(family, letter, _told_by_counters(run, shares, letter), typical, usable, *lost)
 
 
 def _of_decode(run: Run, shares: Shares) -> str | None:
@@ -96,13 +107,18 @@ def _told_by_counters(run: Run, shares: Shares, letter: str | None) -> bool:
 
 @dataclass(frozen=True)
 class Found:
-    """What the product said: of the family that is asked for, and its split of the window's own time."""
+    """What the product said: of the family that is asked for, of the time to first token (the scenarios that it may
+    be), and its split of the window's own time. ``floor_ends`` are the ends of what is known of its floor, over the
+    value.
+    """
 
     scenario: str | None
     candidates: tuple[str, ...]
     confidence: str
     title: str
+    of_first_token: tuple[str, ...]
     shares: Mapping[str, float] | None
+    floor_ends: tuple[float, float]
     impossible: tuple[str, ...]
     failure: str | None
 
@@ -125,12 +141,11 @@ def ruled_out(found: Found, letter: str) -> bool:
     return bool(found.candidates) and letter not in found.candidates
 
 
-def unfounded(found: Found, lost: Mapping[str, float]) -> tuple[str, ...]:
+def unfounded(candidates: tuple[str, ...], lost: Mapping[str, float]) -> tuple[str, ...]:
     """Losses that are named alone though next to nothing was lost to them."""
-    if len(found.candidates) != 1 or found.candidates[0] not in lost:
+    if len(candidates) != 1 or lost.get(candidates[0], 1.0) >= UNFOUNDED:
         return ()
-    letter = found.candidates[0]
-    return (letter,) if lost[letter] < UNFOUNDED else ()
+    return candidates
 
 
 def errors(found: Found, shares: Shares) -> dict[str, float]:
@@ -144,3 +159,17 @@ def errors(found: Found, shares: Shares) -> dict[str, float]:
         "beyond the floor": shares.beyond,
     }
     return {part: sum(found.shares.get(cause, 0.0) for cause in causes) - true[part] for part, causes in PARTS.items()}
+
+
+def excused(found: Found, part: str, error: float) -> float:
+    """The error beyond what is openly said not to be known: the interval of the floor, and what is not attributed.
+
+    What is too little of a part may be in the remainder; what is too much of the rest may be that remainder.
+    """
+    if found.shares is None:
+        return error
+    rest = found.shares.get("not attributed", 0.0)
+    own = sum(found.shares.get(cause, 0.0) for cause in PARTS["floor"])
+    low, high = (own * (1 - found.floor_ends[0]), own * (found.floor_ends[1] - 1))
+    less, more = {"floor": (high, low), "beyond the floor": (low, high + rest)}.get(part, (rest, 0.0))
+    return max(0.0, error - more) if error > 0 else min(0.0, error + less)

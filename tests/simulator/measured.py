@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_llmroof.analysis.measurement import Impossible
+from pytest_llmroof.analysis.measurement import Impossible, Measurement
 from pytest_llmroof.gates.assessment import Assessment
 from simulator.assessed import EVIDENCE, Evidence, assessed, write
 from simulator.draw import draw
@@ -36,10 +36,18 @@ def measured(seed: int) -> Outcome:
     return Outcome(drawn.plan, truth, found)
 
 
+def _ends(assessment: Assessment, family: str) -> tuple[float, float]:
+    """The ends of the utilisation that the floor makes, over its value."""
+    outcome = assessment.outcomes.get("prefill.mfu" if family == "prefill" else "decode.mbu")
+    if not isinstance(outcome, Measurement) or outcome.value <= 0:
+        return 1.0, 1.0
+    return outcome.bounded.low / outcome.value, outcome.bounded.high / outcome.value
+
+
 def found_in(assessment: Assessment, truth: Expected) -> Found:
     """What an assessment says of the time that is asked for."""
     if assessment.failure is not None:
-        return Found(None, (), "low", "", None, (), assessment.failure)
+        return Found(None, (), "low", "", (), None, (1.0, 1.0), (), assessment.failure)
     diagnosis = assessment.diagnoses[truth.family]
     attribution = assessment.attribution
     own = attribution is not None and attribution.of == ("prefill" if truth.family == "prefill" else "decode step")
@@ -51,7 +59,9 @@ def found_in(assessment: Assessment, truth: Expected) -> Found:
         diagnosis.candidates,
         diagnosis.confidence,
         diagnosis.title,
+        assessment.diagnoses["ttft"].candidates,
         shares if own else None,
+        _ends(assessment, truth.family),
         tuple(name for name, outcome in assessment.outcomes.items() if isinstance(outcome, Impossible)),
         None,
     )

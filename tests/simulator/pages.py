@@ -12,13 +12,14 @@ from simulator.run import Run
 #: The run's beginning, Unix seconds.
 ZERO = 1_795_975_800.0
 #: Scrapes of a window.
-MOST = 32
+MOST = 12
 
 
 def moments(run: Run) -> list[float]:
     """When servers are scraped: each interval, which is longer in a long window, and when the window closes."""
     span = run.closed - run.opened
-    interval = max(run.plan.interval, span / MOST)
+    # Prompts alone make few steps: only close scrapes tell when their load began and ended.
+    interval = max(run.plan.interval, span / MOST) if run.plan.traffic.output > 1 else run.plan.interval / 2
     return [*(run.opened + number * interval for number in range(int(span / interval))), run.closed]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from simulator.gpus import Gpu
 from simulator.nets import Net
@@ -26,9 +27,9 @@ class Work:
 
     @property
     def prompt_tokens(self) -> int:
-        return sum(new for new, _ in self.chunks)
+        return sum(new for new, _ in self.chunks) if self.chunks else 0
 
-    @property
+    @cached_property
     def tokens(self) -> int:
         return self.decode_tokens + self.prompt_tokens
 

@@ -29,9 +29,10 @@ class _Engine:
         self.running: list[Request] = []
         self.done: list[Request] = []
         self.steps: list[Step] = []
-        self.between: list[Latency] = []
+        self.between: dict[tuple[float, float], int] = {}
         self.preemptions: list[float] = []
         self.now = LEAD_SECONDS
+        self.used = 0
 
     def run(self) -> Run:
         while True:
@@ -50,26 +51,25 @@ class _Engine:
             busy = self.now - LEAD_SECONDS
             opened, closed = LEAD_SECONDS + 0.2 * busy, LEAD_SECONDS + 0.85 * busy
         requests = sorted([*self.done, *self.running, *self.waiting], key=lambda one: one.arrived)
-        return Run(
-            self.plan, tuple(self.steps), tuple(requests), tuple(self.between), tuple(self.preemptions), opened, closed
-        )
+        between = tuple(Latency(at, seconds, count) for (at, seconds), count in self.between.items())
+        return Run(self.plan, tuple(self.steps), tuple(requests), between, tuple(self.preemptions), opened, closed)
 
     def _schedule(self) -> dict[int, int] | None:
         """Prompt tokens to compute by request (its ``id``); None where there is nothing to do."""
         budget = self.plan.budget
         self._make_room()
-        decoding = [one for one in self.running if one.computed >= one.needed]
+        computing = [one for one in self.running if one.computed < one.needed]
+        decoding = len(self.running) - len(computing)
         if not self.plan.separate:
-            budget -= len(decoding) * (1 + self.plan.drafted)
+            budget -= decoding * (1 + self.plan.drafted)
         chunks: dict[int, int] = {}
-        for one in self.running:
-            if one.computed < one.needed and budget > 0:
+        for one in computing:
+            if budget > 0:
                 chunks[id(one)] = min(budget, one.needed - one.computed)
                 budget -= chunks[id(one)]
-        used = self._used()
         while self.waiting and budget > 0 and len(self.running) < self.plan.slots:
             one = self.waiting[0]
-            if used + one.needed > self.plan.cache and self.running:
+            if self.used + one.needed > self.plan.cache and self.running:
                 break
             self.waiting.popleft()
             one.computed = min(one.cached, one.needed - 1)
@@ -77,19 +77,21 @@ class _Engine:
                 one.scheduled = self.now
             chunks[id(one)] = min(budget, one.needed - one.computed)
             budget -= chunks[id(one)]
-            used += one.needed
+            self.used += one.needed
             self.running.append(one)
         return chunks if decoding or chunks else None
 
     def _used(self) -> int:
         """Tokens of cache that the running requests hold, or will when their prompt is computed."""
-        return sum(max(one.computed, one.needed) for one in self.running)
+        return sum(one.prompt + one.emitted for one in self.running)
 
     def _make_room(self) -> None:
         """Throw the latest requests out of the cache while the next tokens of all do not fit."""
         growth = 1 + self.plan.drafted
-        while len(self.running) > 1 and self._used() + growth * len(self.running) > self.plan.cache:
+        self.used = self._used()
+        while len(self.running) > 1 and self.used + growth * len(self.running) > self.plan.cache:
             victim = self.running.pop()
+            self.used -= victim.needed
             victim.computed = 0
             victim.cached = 0  # its blocks may be gone
             self.waiting.appendleft(victim)
@@ -98,36 +100,43 @@ class _Engine:
     def _step(self, chunks: dict[int, int]) -> None:
         ready = [one for one in self.running if one.computed >= one.needed]
         decoding = [] if chunks and self.plan.separate else ready
+        computing = [one for one in self.running if id(one) in chunks] if chunks else []
         work = Work(
             decodes=len(decoding),
-            contexts=float(sum(one.needed - 1 for one in decoding)),
+            contexts=float(sum(one.prompt + one.emitted for one in decoding) - len(decoding)),
             drafted=self.plan.drafted,
-            chunks=tuple((chunks[id(one)], one.computed) for one in self.running if id(one) in chunks),
-            ending=sum(1 for one in self.running if one.computed + chunks.get(id(one), 0) >= one.needed > one.computed),
+            chunks=tuple((chunks[id(one)], one.computed) for one in computing),
+            ending=sum(one.computed + chunks[id(one)] >= one.needed for one in computing),
         )
         parts = self.timer.time(work, self.random)
         start, end = self.now, self.now + parts.total
-        running, waiting, used = len(self.running), len(self.waiting), self._used()
+        running, waiting = len(self.running), len(self.waiting)
         self.now = end
         tokens = first = 0
+        finished = False
         for one in decoding:
-            tokens += self._emit(one, min(1 + self._accepted(), one.output - one.emitted), start, end)
-            one.computed = one.needed
-        for one in self.running:
-            if id(one) in chunks:
-                one.computed += chunks[id(one)]
-                if one.computed >= one.needed:
-                    again = one.emitted > 0  # it was thrown out, and its last token is computed again
-                    self._emit(one, 1, start, end)
-                    tokens, first = (tokens + 1, first) if again else (tokens, first + 1)
-                    one.computed = one.needed
+            emitted = min(1 + self._accepted(), one.output - one.emitted) if work.drafted else 1
+            self._emit(one, emitted, end)
+            tokens += emitted
+            one.computed = one.prompt + one.emitted
+            finished = finished or one.emitted >= one.output
+        for one in computing:
+            one.computed += chunks[id(one)]
+            if one.computed >= one.needed:
+                if one.emitted:  # it was thrown out, and its last token is computed again
+                    tokens += 1
+                else:
+                    first += 1
+                self._emit(one, 1, end)
+                one.computed = one.needed
+                finished = finished or one.finished
         self.steps.append(
             Step(
                 start, end, work, parts, len(ready), len(decoding), tokens, first, running, waiting,
-                min(1.0, used / self.plan.cache), self.timer.link_bytes(work),
+                min(1.0, self.used / self.plan.cache), self.timer.link_bytes(work),
             )
         )  # fmt: skip
-        for one in [one for one in self.running if one.finished]:
+        for one in [one for one in self.running if one.finished] if finished else ():
             self.running.remove(one)
             self.done.append(one)
             self.arrivals.answered(end)
@@ -138,21 +147,14 @@ class _Engine:
             accepted += 1
         return accepted
 
-    def _emit(self, one: Request, tokens: int, start: float, end: float) -> int:
+    def _emit(self, one: Request, tokens: int, end: float) -> None:
         """An output of so many tokens at the end of a step."""
         if one.last is None:
             one.first = end
         else:
-            self._observe(end, end - one.last)
+            key = (end, end - one.last)
+            self.between[key] = self.between.get(key, 0) + 1
         one.last = end
         one.emitted += tokens
         one.times.append(end)
         one.pieces.append(tokens)
-        return tokens
-
-    def _observe(self, at: float, seconds: float) -> None:
-        last = self.between[-1] if self.between else None
-        if last is not None and last.at == at and last.seconds == seconds:
-            self.between[-1] = Latency(at, seconds, last.count + 1)
-        else:
-            self.between.append(Latency(at, seconds))

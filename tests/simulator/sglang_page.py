@@ -27,9 +27,9 @@ def page(counted: Counted, moment: float) -> str:
     if counted.finished.at(moment):
         streaming = {"is_streaming": "true"} if live else {}
         lines.counter("num_requests", (streaming, counted.finished.at(moment)))
-        lines.counter("prompt_tokens", (streaming, counted.of_finished(lambda one: one.prompt).at(moment)))
-        lines.counter("generation_tokens", (streaming, counted.of_finished(lambda one: one.output).at(moment)))
-        cached = counted.of_finished(lambda one: one.cached).at(moment)
+        lines.counter("prompt_tokens", (streaming, counted.finished_prompts.at(moment)))
+        lines.counter("generation_tokens", (streaming, counted.finished_answers.at(moment)))
+        cached = counted.finished_cached.at(moment)
         if cached:
             lines.counter("cached_tokens", ({**streaming, **({"cache_source": "device"} if live else {})}, cached))
         lines.histogram("e2e_request_latency_seconds", counted.e2e, TTFT)

@@ -16,7 +16,7 @@ from timelines import ATTENTION, CUSTOM_ALL_REDUCE, GEMM, MICROSECOND, NCCL_ALL_
 from simulator.run import Run, Step
 
 #: Steps that are profiled.
-STEPS = 12
+STEPS = 10
 #: A launch's time from the host's call to the kernel's beginning, when the GPU waits for it.
 LAUNCH = 5 * MICROSECOND
 NANO = 1e9
@@ -60,7 +60,7 @@ class _Pieces:
     def __init__(self, run: Run, step: Step, random_: random.Random) -> None:
         self.run, self.step = run, step
         plan = run.plan
-        self.count = plan.net.layers
+        self.count = min(40, plan.net.layers)  # of a large model two layers a piece
         self.eager = plan.causes.idle > 0 and plan.causes.idle_kind == "within"
         prefill = bool(step.work.chunks)
         self.exchange = NCCL_ALL_REDUCE if prefill or plan.gpu.pcie else CUSTOM_ALL_REDUCE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
+from functools import cached_property
 
 from simulator.nets import BYTES
 from simulator.physics import Cost, Floor, Work, cost_of, exchange_seconds, floor_of, kernel_seconds
@@ -43,7 +44,7 @@ class StepTime:
     def idle(self) -> float:
         return self.within + self.between
 
-    @property
+    @cached_property
     def total(self) -> float:
         return self.work + self.communication + self.idle
 

@@ -19,9 +19,9 @@ def page(counted: Counted, moment: float) -> str:
     if not counted.finished.at(moment):
         return lines.text
     lines.counter("request_success", ({"finished_reason": "length"}, counted.finished.at(moment)))
-    lines.counter("prompt_tokens", ({}, counted.of_finished(lambda one: one.prompt).at(moment)))
-    lines.counter("generation_tokens", ({}, counted.of_finished(lambda one: one.output).at(moment)))
-    lines.counter("prompt_cached_tokens", ({}, counted.of_finished(lambda one: one.cached).at(moment)))
+    lines.counter("prompt_tokens", ({}, counted.finished_prompts.at(moment)))
+    lines.counter("generation_tokens", ({}, counted.finished_answers.at(moment)))
+    lines.counter("prompt_cached_tokens", ({}, counted.finished_cached.at(moment)))
     for name, observed, bounds in (
         ("time_to_first_token_seconds", counted.ttft_at_end, TTFT),
         ("time_per_output_token_seconds", counted.per_token, BETWEEN),

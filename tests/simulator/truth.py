@@ -7,8 +7,10 @@ sequences. Of prefill on the wall clock.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 
 from simulator.run import Run, Step
 
@@ -110,6 +112,17 @@ def _shares(
     )
 
 
+def beside_decoding(run: Run) -> float:
+    """What steps with prompts add to the mean decode step, beyond their floor: a profile's typical step lacks it."""
+    steps = run.window
+    outputs = sum(step.outputs for step in steps)
+    alone = sorted(step.parts.total for step in steps if step.outputs and not step.work.chunks)
+    found = decode_shares(run)
+    if not alone or found is None or not outputs:
+        return 0.0
+    return max(0.0, 1 - alone[len(alone) // 2] / found.seconds - found.interleaved)
+
+
 def mean_mbu(run: Run) -> float | None:
     """Bytes of the decode work over what memory moves in the time of the mean decode step."""
     found = decode_shares(run)
@@ -138,6 +151,26 @@ def queue_share(run: Run) -> float | None:
     ]
     whole = sum(ttft for _, ttft in found)
     return sum(queue for queue, _ in found) / whole if whole else None
+
+
+def lost_before_first_token(run: Run) -> dict[str, float]:
+    """By scenario, what the steps from a request's being scheduled to its first token lost, over the time to it."""
+    steps = run.steps
+    sums = {
+        "C": [0.0, *accumulate(step.parts.communication for step in steps)],
+        "D": [0.0, *accumulate(step.parts.idle for step in steps)],
+        "F": [0.0, *accumulate(step.parts.slow for step in steps)],
+    }
+    whole, lost = 0.0, dict.fromkeys(sums, 0.0)
+    for one in run.requests:
+        if one.first is None or one.scheduled is None or not run.opened < one.first <= run.closed:
+            continue
+        begun = bisect_left(steps, one.scheduled - 1e-9, key=lambda step: step.start)
+        ended = bisect_right(steps, one.first + 1e-9, key=lambda step: step.end)
+        whole += one.first - one.arrived + run.plan.front_end
+        for letter, until in sums.items():
+            lost[letter] += until[ended] - until[min(begun, ended)]
+    return {letter: seconds / whole if whole else 0.0 for letter, seconds in lost.items()}
 
 
 def idle_of_requests(run: Run) -> float:
