@@ -27,7 +27,7 @@ class _Loader(yaml.SafeLoader):
         """A node. ConfigError for aliases, which may multiply, for tags, and for what is nested too deep."""
         if self.check_event(yaml.AliasEvent):
             raise ConfigError("an alias (*) cannot stand in an option")
-        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]  # has no types
         if getattr(event, "tag", None) is not None:
             raise ConfigError("a tag (!) cannot stand in an option")
         self.depth += 1

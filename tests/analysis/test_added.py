@@ -39,7 +39,7 @@ Function = Callable[[extend.WindowView], object]
 def given(function: Function, facts: WindowFacts = FACTS, **outcomes: Outcome) -> Outcome:
     known = {"decode.mbu": MBU, **{name.replace("__", "."): one for name, one in outcomes.items()}}
     metric = Metric(
-        "lab.it", "count", "what the lab counts", "none", plugin="lab.py", measure=function,  # type: ignore[arg-type]
+        "lab.it", "count", "what the lab counts", "none", plugin="lab.py", measure=function,  # type: ignore[arg-type]  # wrong on purpose
     )  # fmt: skip
     return added_outcome(facts, metric, known.__getitem__)
 
@@ -54,16 +54,16 @@ def test_a_value_is_a_measurement_with_the_window_as_its_source() -> None:
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        (extend.Value("3"), "value, low and high are numbers"),  # type: ignore[arg-type]
+        (extend.Value("3"), "value, low and high are numbers"),  # type: ignore[arg-type]  # wrong on purpose
         (extend.Value(True), "value, low and high are numbers"),
-        (extend.Value(3, low="2"), "value, low and high are numbers"),  # type: ignore[arg-type]
+        (extend.Value(3, low="2"), "value, low and high are numbers"),  # type: ignore[arg-type]  # wrong on purpose
         (extend.Value(math.nan), "gave nan in [nan, nan]: a finite value inside its interval is expected"),
         (extend.Value(math.inf), "gave inf in [inf, inf]: a finite value"),
         (extend.Value(3, low=-math.inf), "gave 3 in [-inf, 3]: a finite value"),
         (extend.Value(3, high=math.nan), "gave 3 in [3, nan]: a finite value"),
         (extend.Value(3, low=4), "gave 3 in [4, 3]: a finite value"),
         (extend.Value(3, high=2), "gave 3 in [3, 2]: a finite value"),
-        (extend.Value(3, samples=1.5), "gave samples 1.5: a whole number is expected"),  # type: ignore[arg-type]
+        (extend.Value(3, samples=1.5), "gave samples 1.5: a whole number is expected"),  # type: ignore[arg-type]  # wrong on purpose
         (extend.Value(3, samples=True), "gave samples True: a whole number is expected"),
         (3, "gave int, and not a Value or NoData of pytest_llmroof.extend"),
     ],
@@ -90,7 +90,7 @@ def test_no_data_keeps_its_words() -> None:
 
 
 def test_the_packages_own_metrics_can_be_built_on() -> None:
-    doubled = given(lambda window: extend.Value(2 * window.measured("decode.mbu").value))  # type: ignore[union-attr]
+    doubled = given(lambda window: extend.Value(2 * window.measured("decode.mbu").value))  # type: ignore[union-attr]  # it was measured
     assert isinstance(doubled, Measurement)
     assert doubled.value == pytest.approx(0.82)
     whole = packaged_metric("decode.mbu", lambda name: MBU)
@@ -164,7 +164,7 @@ def test_what_a_function_sees_of_a_window() -> None:
     assert (seen.deployment.tensor_parallel, seen.deployment.gpus, seen.deployment.memory_bytes) == (4, 4, 80e9)
     assert seen.measured("decode.mbu") == extend.Value(1.0)
     with pytest.raises(TypeError):
-        seen.counters["steps"] = 3.0  # type: ignore[index]
+        seen.counters["steps"] = 3.0  # type: ignore[index]  # wrong on purpose
 
 
 def test_a_window_of_which_little_is_known() -> None:
@@ -202,7 +202,7 @@ def _forgotten() -> Iterator[None]:
 
 
 def known(condition: object, *remedies: extend.Remedy, letter: str | None = None) -> None:
-    scenario = extend.Scenario("the wrong socket", "far away", condition, remedies if letter is None else ())  # type: ignore[arg-type]
+    scenario = extend.Scenario("the wrong socket", "far away", condition, remedies if letter is None else ())  # type: ignore[arg-type]  # wrong on purpose
     added = tuple(AddedRemedy(letter, one, "lab.py") for one in remedies) if letter is not None else ()
     set_scenarios((AddedScenario("LAB", scenario, "lab.py"),), added)
 
@@ -268,8 +268,8 @@ def test_remedies_are_added_to_the_letters_of_the_diagnosis_once() -> None:
 
 
 def test_whether_a_remedy_applies_is_a_yes_or_it_is_not_offered() -> None:
-    failing = extend.Remedy("Pin", "numactl", applies=lambda window, diagnosis: 1 / 0)  # type: ignore[arg-type,return-value]
-    odd = extend.Remedy("Odd", "odd", applies=lambda window, diagnosis: 1)  # type: ignore[arg-type,return-value]
+    failing = extend.Remedy("Pin", "numactl", applies=lambda window, diagnosis: 1 / 0)  # type: ignore[arg-type,return-value]  # wrong on purpose
+    odd = extend.Remedy("Odd", "odd", applies=lambda window, diagnosis: 1)  # type: ignore[arg-type,return-value]  # wrong on purpose
     known(lambda window, diagnosis: None, failing, odd, letter="C")
     found = diagnosed()
     assert found.remedies == OWN.remedies

@@ -51,7 +51,7 @@ def test_windows_are_read_where_they_are_switched_on(tmp_path: Path) -> None:
 
     def held(**changes: Any) -> float:
         model = model_of(vouched, own(tmp_path, sliding_window=10, **changes))
-        return sum(mixer.held_bytes(100, 2) for mixer in model.mixers)  # type: ignore[attr-defined]
+        return sum(mixer.held_bytes(100, 2) for mixer in model.mixers)  # type: ignore[attr-defined]  # attention alone is in there
 
     assert held() == 10 * 2 * 2 * 32 * 2
     assert held(use_sliding_window=True) == 10 * 2 * 2 * 32 * 2

@@ -385,7 +385,7 @@ def test_layers_found_by_a_search() -> None:
     third = 2 * 512 * 512 + 2 * 128 * 512 + 512
     assert model.parameters == first + third + 2 * 100 * 512 + 512
     assert model.kv_bytes_per_token("bf16") == 2 * (256 + 128) * 2
-    keys["block_configs"][0]["ffn"]["replace_with_linear"] = True  # type: ignore[index]
+    keys["block_configs"][0]["ffn"]["replace_with_linear"] = True  # type: ignore[index]  # JSON, of known shape
     with pytest.raises(UnknownModelError, match="replace_with_linear"):
         model_from_config(keys, "x")
     with pytest.raises(ConfigError, match="a list of 3 layers"):

@@ -203,8 +203,8 @@ def test_how_far_a_sample_looks_back(
     tmp_path: Path, collected_every: int, seconds: int, every: int, averaging: float, samples: int
 ) -> None:
     hardware = sampled(tmp_path, collected_every, seconds, every)
-    assert hardware.averaging_seconds == averaging  # type: ignore[attr-defined]
-    assert len(hardware.gpus[0].series["dram"].times) == samples  # type: ignore[attr-defined]
+    assert hardware.averaging_seconds == averaging  # type: ignore[attr-defined]  # not None: it was sampled
+    assert len(hardware.gpus[0].series["dram"].times) == samples  # type: ignore[attr-defined]  # not None: it was sampled
 
 
 class TestBesideAnEngine:
