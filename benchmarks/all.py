@@ -1,12 +1,14 @@
 """Every benchmark, one after the other, as one table.
 
-    .ci/get_servers && python benchmarks/all.py
+    .ci/get_servers && python benchmarks/all.py [--check]
 
-Takes some minutes. Fails where a row does not hold, or where something could not be measured.
+Takes some minutes. Fails where a row does not hold, or where something could not be measured. ``--check`` runs a few
+cheap rows against the bounds of a regression instead (check.py).
 """
 
 from __future__ import annotations
 
+import argparse
 import platform
 import subprocess
 import sys
@@ -22,6 +24,10 @@ SCRIPTS = ("accounting.py", "startup.py", "parsing.py", "traces.py", "nsys.py", 
 
 def main() -> int:
     """Run all, each in a process of its own, so that none measures what another left behind."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="a few cheap rows, against the bounds of a regression")
+    if parser.parse_args().check:
+        return subprocess.run([sys.executable, HERE / "check.py"], check=False).returncode
     lines: list[str] = []
     failed: list[str] = []
     for script in SCRIPTS:
@@ -33,7 +39,8 @@ def main() -> int:
             failed.append(script)
             lines += [] if rows else ["| " + " | ".join([script, *[""] * (len(HEAD) - 2), "NOT MEASURED"]) + " |"]
             print(done.stderr, file=sys.stderr)
-        print(f"{script}: {'failed' if script in failed else 'done'}", file=sys.stderr)
+        # Now, as somebody may not wait for the last one.
+        print("\n".join([f"{script}: {'failed' if script in failed else 'done'}", *rows]), file=sys.stderr)
     print(f"{datetime.now(UTC):%Y-%m-%d}, {platform.machine()}, Python {platform.python_version()}\n")
     print("\n".join([*table([]).splitlines()[:2], *lines]))
     return int(bool(failed))

@@ -29,7 +29,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families as text_families
-from rows import Row, reported, shown_seconds
+from rows import Row, growth, reported, shown_seconds
 
 from pytest_llmroof.telemetry.exposition import parse_page
 from pytest_llmroof.telemetry.known import KnownSeries
@@ -65,7 +65,7 @@ def openmetrics(scrapes: int) -> list[str]:
     return pages
 
 
-def federated(page: str) -> str:
+def federated(page: str, replicas: int = REPLICAS) -> str:
     """A fleet's page: every family once, with the series of all replicas."""
     lines = []
     for line in page.splitlines():
@@ -73,7 +73,7 @@ def federated(page: str) -> str:
             lines.append(line)
             continue
         name, _, rest = line.partition("{")
-        lines += [f'{name}{{instance="10.0.0.{replica}:8000",{rest}' for replica in range(REPLICAS)]
+        lines += [f'{name}{{instance="10.0.0.{replica}:8000",{rest}' for replica in range(replicas)]
     return "\n".join(lines) + "\n"
 
 
@@ -164,8 +164,20 @@ def rows(named: Sequence[Path] = ()) -> Iterator[Row]:
             for what, texts, index in (("cold", scrapes[:1], 0), (f"{len(scrapes)} scrapes", scrapes, 1)):
                 limits = {parsed: PARSED[index], to_quantities: TO_QUANTITIES[index]}
                 yield from compared(f"{title}, {what}", texts, limits)
+        yield from growths(pages[vllm])
     finally:
         gc.enable()
+
+
+def growths(page: str) -> Iterator[Row]:
+    """A fleet's page of a tenth of the replicas, and of all: each page alone, and as a window."""
+    small, large = (federated(page, replicas) for replicas in (REPLICAS // 10, REPLICAS))
+    for what, ours in (("parsed", parsed), ("to quantities", to_quantities)):
+        for count in (1, FEW_SCRAPES):
+            windows = [[moved(each, step).encode() for step in range(count)] for each in (small, large)]
+            turns = [[cpu(lambda ours=ours, pages=pages: ours(pages)) for pages in windows] for _ in range(TURNS)]
+            least = [min(turn[index] for turn in turns) for index in (0, 1)]
+            yield growth(f"a fleet of {REPLICAS}, {count} scrapes, {what}", *least)
 
 
 def main() -> int:

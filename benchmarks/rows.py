@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,21 @@ class Row:
     ratio: str
     limit: str
     holds: bool
+
+
+#: How many times as long tenfold work may take. What a run takes whatever its work makes it less than ten.
+MOST_GROWTH = 13.0
+
+
+def growth(name: str, small_seconds: float, large_seconds: float, times: float = 10.0) -> Row:
+    """How the CPU time of ours grows with the work, which grew so many times: the exponent is 1 where it is linear."""
+    ratio = large_seconds / small_seconds
+    most = MOST_GROWTH * times / 10
+    exponent = math.log(ratio) / math.log(times)
+    return Row(
+        f"{name}: against {1 / times:g} of it", shown_seconds(large_seconds), shown_seconds(small_seconds),
+        f"{ratio:.1f} (exponent {exponent:.2f})", f"at most {most:g}", ratio <= most,
+    )  # fmt: skip
 
 
 HEAD = ("what", "ours", "peer", "ratio", "limit", "verdict")

@@ -20,6 +20,7 @@ import shutil
 import statistics
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from subprocess import DEVNULL, Popen
 
@@ -38,14 +39,26 @@ OPTIONS = ("-q", "--disable-plugin-autoload", "-p", "no:cacheprovider")
 def rows(*, timed: bool = False) -> list[Row]:
     """Run both."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name, "tests")
-        folder.mkdir()
-        (folder / "pytest.ini").touch()
-        (folder / "test_it.py").write_text("def test_it(): pass\n", encoding="utf-8")
-        # The first run compiles, as it does once for every user; the cache is ours, so that it is there for sure.
-        run(folder, WITH), run(folder, WITHOUT)
+        folder = project(Path(name))
         valgrind = None if timed else shutil.which("valgrind")
         return [by_time(folder) if valgrind is None else by_instructions(folder, valgrind)]
+
+
+def project(parent: Path) -> Path:
+    """A folder with one test, where both have run once."""
+    folder = parent / "tests"
+    folder.mkdir()
+    (folder / "pytest.ini").touch()
+    (folder / "test_it.py").write_text("def test_it(): pass\n", encoding="utf-8")
+    # The first run compiles, as it does once for every user; the cache is ours, so that it is there for sure.
+    run(folder, WITH), run(folder, WITHOUT)
+    return folder
+
+
+def turns(folder: Path, count: int) -> Iterator[tuple[float, float]]:
+    """CPU seconds with the plugin and without it, in turns."""
+    for _ in range(count):
+        yield run(folder, WITH), run(folder, WITHOUT)
 
 
 def by_instructions(folder: Path, valgrind: str) -> Row:
@@ -58,9 +71,9 @@ def by_instructions(folder: Path, valgrind: str) -> Row:
 
 def by_time(folder: Path) -> Row:
     """The plugin's CPU time: what the runs of a turn differ by."""
-    turns = [(run(folder, WITH), run(folder, WITHOUT)) for _ in range(TURNS)]
-    bare = statistics.median(without for _, without in turns)
-    difference = statistics.median(used - without for used, without in turns)
+    times = list(turns(folder, TURNS))
+    bare = statistics.median(without for _, without in times)
+    difference = statistics.median(used - without for used, without in times)
     return row(bare + difference, bare, f"{TURNS} turns")
 
 

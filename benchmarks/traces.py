@@ -18,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from rows import Row, reported
+from rows import Row, growth, reported
 
 MEGABYTES = 180.0
 REPEATS = 3
@@ -193,6 +193,9 @@ def main(megabytes: float, hta: str | None) -> int:
         gz, gz_peak, said = measured(OURS, packed)
         print(f"packed: {gz:.2f} s of CPU, {gz_peak:.0f} MiB at most; pieces of work and busy share: {said}")
         most = max(gz_peak, *(mine[1] for mine, _ in runs))
+        small = Path(folder) / "small.pt.trace.json"
+        write_trace(small, megabytes / 10)
+        tenth = min(measured(OURS, small)[0] for _ in range(REPEATS))
         write_kernels(path, megabytes)
         kernels, kernels_peak, _ = measured(OURS, path)
         kernels_whole, kernels_whole_peak, _ = measured(JSON, path)
@@ -207,6 +210,7 @@ def main(megabytes: float, hta: str | None) -> int:
             Row("the same of kernels alone: memory", f"{kernels_peak:.0f} MiB", f"{kernels_whole_peak:.0f} MiB",
                 f"{kernels_peak / kernels_whole_peak:.2f}", f"at most {MOST_MEBIBYTES:.0f} MiB",
                 kernels_peak <= MOST_MEBIBYTES),
+            growth(f"a PyTorch trace of {megabytes:.0f} MB analysed", tenth, ours),
         ]  # fmt: skip
         if hta is not None:
             theirs, their_peak, _ = measured(HTA, path, hta)
