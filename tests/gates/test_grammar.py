@@ -64,6 +64,9 @@ def test_a_number_that_may_be_meant_in_per_cent_is_asked_about_once() -> None:
         return str(error.value)
 
     assert problem("decode.mbu >= 2").count("did you mean") == 1
+    # What may well be seconds is taken to be: from 100 on of requests, from 1 on of steps it can only be milliseconds.
+    assert parse_gate("ttft.p99 <= 99.5").limit.value == 99.5
+    assert parse_gate("itl.mean <= 0.9").limit.value == 0.9
     assert "a share cannot exceed 100 % (did you mean 1.9%?)" in problem("decode.mbu >= 1.9")
 
 
