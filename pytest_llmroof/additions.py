@@ -60,9 +60,7 @@ def _add_architectures(config: pytest.Config) -> None:
     found: dict[str, AddedArchitecture] = {}
     for plugin, given in implementations(config, _ARCHITECTURES):
         where = f"{_ARCHITECTURES}: {plugin}"
-        if not isinstance(given, Mapping):
-            raise ConfigError(f"{where} gave {type(given).__name__}: expected a mapping of model types to entries")
-        for kind, entry in given.items():
+        for kind, entry in _mapping(where, given, "model types to entries").items():
             if kind in found:
                 both = f"{found[kind].plugin} and {plugin}"
                 raise ConfigError(f"{_ARCHITECTURES}: {both} both add the model type {kind!r}: leave one of them out")
@@ -79,9 +77,7 @@ def _add_scenarios(config: pytest.Config) -> None:
     remedies: list[AddedRemedy] = []
     for plugin, given in implementations(config, _SCENARIOS):
         where = f"{_SCENARIOS}: {plugin}"
-        if not isinstance(given, Mapping):
-            raise ConfigError(f"{where} gave {type(given).__name__}: expected a mapping of keys to Scenario")
-        for key, entry in given.items():
+        for key, entry in _mapping(where, given, "keys to Scenario").items():
             if key in LETTERS:
                 remedies += [AddedRemedy(key, one, plugin) for one in _remedies(f"{where}: {key!r}", entry)]
                 continue
@@ -155,9 +151,14 @@ def _called(config: pytest.Config, name: str) -> str:
 
 def _metrics_of(plugin: str, given: object) -> dict[str, Metric]:
     where = f"{_METRICS}: {plugin}"
+    metrics = _mapping(where, given, "names to Metric")
+    return {str(name): _metric(f"{where}: {name!r}", plugin, name, metric) for name, metric in metrics.items()}
+
+
+def _mapping(where: str, given: object, of: str) -> Mapping[Any, Any]:
     if not isinstance(given, Mapping):
-        raise ConfigError(f"{where} gave {type(given).__name__}: expected a mapping of names to Metric")
-    return {str(name): _metric(f"{where}: {name!r}", plugin, name, metric) for name, metric in given.items()}
+        raise ConfigError(f"{where} gave {type(given).__name__}: expected a mapping of {of}")
+    return given
 
 
 def _metric(where: str, plugin: str, name: object, metric: object) -> Metric:

@@ -98,12 +98,8 @@ class WindowFactory:
     def window(self, **keys: Any) -> OpenWindow:
         """A window; keys are those of the mark. Relative paths are relative to the file that calls this."""
         file = Path(sys._getframe(1).f_code.co_filename)
-        config, root = self._config, self._config.rootpath
-        shown = file.relative_to(root).as_posix() if file.is_relative_to(root) else file.name
-        name = str(keys.get("phase", "window"))
-        self._names[f"{shown}::{name}"] += 1
-        count = self._names[f"{shown}::{name}"]
-        spec_id = f"{shown}::{name}" if count == 1 else f"{shown}::{name}#{count}"
+        config, name = self._config, str(keys.get("phase", "window"))
+        spec_id = self._id(file, name)
 
         def specify() -> WindowSpec:
             spec = window_spec(keys, id=spec_id, name=name, base=file.parent)
@@ -111,23 +107,24 @@ class WindowFactory:
 
         return OpenWindow(config, specify, lengthened="duration" in keys)
 
-
     def probe(self, **keys: Any) -> Probe:
         """What ``llmroof_probe`` is to a test, for fixtures; keys are those of the mark, of all its windows."""
         from pytest_llmroof.probing import Probe
 
         file = Path(sys._getframe(1).f_code.co_filename)
-        root = self._config.rootpath
-        shown = file.relative_to(root).as_posix() if file.is_relative_to(root) else file.name
 
         def describe(own: dict[str, Any], phase: str, name: str) -> WindowSpec:
-            self._names[f"{shown}::probe {name}"] += 1
-            count = self._names[f"{shown}::probe {name}"]
-            spec_id = f"{shown}::{name} probe" + (f"#{count}" if count > 1 else "")
-            spec = window_spec({**keys, **own}, id=spec_id, name=phase, base=file.parent)
+            spec = window_spec({**keys, **own}, id=self._id(file, f"{name} probe"), name=phase, base=file.parent)
             return completed(self._config, replace(spec, gates=()))
 
         return Probe(self._config, describe, [])
+
+    def _id(self, file: Path, name: str) -> str:
+        """A window's id by the file that asks for it; the second of a name there is ``#2``."""
+        root = self._config.rootpath
+        spec_id = f"{file.relative_to(root).as_posix() if file.is_relative_to(root) else file.name}::{name}"
+        self._names[spec_id] += 1
+        return spec_id if self._names[spec_id] == 1 else f"{spec_id}#{self._names[spec_id]}"
 
 
 def session_accelerator(config: pytest.Config) -> Accelerator:
