@@ -85,7 +85,7 @@ def _mentions(path: Path, pattern: re.Pattern[bytes]) -> bool:
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
             tables = [str(name).encode() for (name,) in database.execute("SELECT name FROM sqlite_master")]
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError):  # what SQLite says quotes the damage
         with path.open("rb") as file:
             return bool(pattern.search(file.read(_HEAD)))
     return any(pattern.search(table) for table in tables)

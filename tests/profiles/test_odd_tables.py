@@ -71,6 +71,18 @@ def test_a_damaged_database_is_not_read_whole_to_recognise_it(tmp_path: Path, mo
     assert recognise(path) == "nsys sqlite"
 
 
+def test_a_damaged_schema_whose_words_are_no_text(tmp_path: Path) -> None:
+    """What SQLite says of it quotes the damage, and Python cannot decode that."""
+    path = database(tmp_path, [80_000])
+    content = path.read_bytes()
+    damaged = content.replace(b"CREATE TABLE StringIds", b"CREATE TABLA \x80tringIds")
+    assert damaged != content
+    path.write_bytes(damaged)
+    assert recognise(path) == "nsys sqlite"
+    with pytest.raises(SourceError, match="is damaged"):
+        read_nsys(path)
+
+
 @pytest.mark.parametrize("line_end", ["\r", "\r\r", "x\rx\n"])
 def test_carriage_returns_alone_end_no_lines(tmp_path: Path, line_end: str) -> None:
     with pytest.raises(SourceError, match=r"kernels\.csv:1: the table is damaged"):
