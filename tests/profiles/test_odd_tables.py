@@ -75,7 +75,7 @@ def test_a_damaged_schema_whose_words_are_no_text(tmp_path: Path) -> None:
     """What SQLite says of it quotes the damage, and Python cannot decode that."""
     path = database(tmp_path, [80_000])
     content = path.read_bytes()
-    damaged = content.replace(b"CREATE TABLE StringIds", b"CREATE TABLA \x80tringIds")
+    damaged = content.replace(b"tableStringIds", b"table\x80tringIds")
     assert damaged != content
     path.write_bytes(damaged)
     assert recognise(path) == "nsys sqlite"
