@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatch
@@ -52,11 +53,18 @@ ITL = GATES.replace("telemetry:", "phase: decode, telemetry:").replace("decode.m
 
 
 @pytest.fixture
-def three_nights(night: Callable[..., Any]) -> None:
-    """Three reports of the H100, 1 % apart, and one of another accelerator."""
+def three_nights(
+    night: Callable[..., Any], pytester: pytest.Pytester, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Three reports of the H100, 1 % apart, and one of another accelerator: made once, each test has a copy."""
+    made = tmp_path_factory.getbasetemp() / "three-nights"
+    if made.exists():
+        shutil.copytree(made, pytester.path / "base")
+        return
     for number, itl in enumerate((0.009, 0.00909, 0.00891), 1):
         night(itl, "--llmroof-label=engine=vllm-0.33.0", report=f"h100-{number}.json")
     night(0.0045, "--llmroof-gpu=b200", report="b200-1.json")
+    shutil.copytree(pytester.path / "base", made)
 
 
 def test_the_first_night_has_no_baseline_and_makes_one(night: Callable[..., Any], pytester: pytest.Pytester) -> None:
