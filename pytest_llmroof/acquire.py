@@ -7,7 +7,6 @@ that waits holds nothing but specifications and endpoints, whose ``repr`` is fre
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,23 +14,18 @@ from typing import Any, Final
 
 from pytest_llmroof.errors import LlmroofError, SourceError
 from pytest_llmroof.gates.spec import TelemetrySource, WindowSpec
+from pytest_llmroof.recorded import answered, enough, refuse_few, refuse_gone
 from pytest_llmroof.taken import Taken
-from pytest_llmroof.telemetry.bodies import is_json
 from pytest_llmroof.telemetry.endpoint import Endpoint, distinct, endpoints_of
-from pytest_llmroof.telemetry.engine_entries import with_engines
 from pytest_llmroof.telemetry.live import LiveRecording, live_window
-from pytest_llmroof.telemetry.reading import read_window
-from pytest_llmroof.telemetry.recording import MANIFEST, Recording, slug_of_page
+from pytest_llmroof.telemetry.recording import Recording
 from pytest_llmroof.telemetry.sampling import GRACE_SECONDS
 from pytest_llmroof.telemetry.threads import secluded
-from pytest_llmroof.units import grouped
 
 #: Seconds, where neither the window nor an option says it.
 DURATION_SECONDS: Final = 30.0
 INTERVAL_SECONDS: Final = 1.0
 
-#: The share of a window that may be missing at its end before the server counts as gone.
-_MISSING: Final = 0.1
 #: Seconds that scrapes, and whatever else is done between waits, may take of a time-out besides.
 _SLACK_SECONDS: Final = 30.0
 
@@ -149,8 +143,8 @@ class Framing:
             warmup = f"{self.spec.warmup_seconds:g} s"
             raise SourceError(f"the load ended within the warm-up of {warmup}", "drive it longer, or warm up for less")
         assert self._live is not None
-        _refuse_gone(self.folder, self._live.endpoints, ended, seconds)
-        _refuse_few(self.spec, self.folder, seconds)
+        refuse_gone(self.folder, self._live.endpoints, ended, seconds)
+        refuse_few(self.spec, self.folder, seconds)
 
 
 def require(spec: WindowSpec) -> None:
@@ -204,97 +198,14 @@ def _one_window(
         duration_seconds=seconds,
         interval_seconds=spec.interval_seconds or INTERVAL_SECONDS,
         warmup_seconds=warmup,
-        enough=None if spec.min_requests is None else lambda folder: _enough(spec, folder),
+        enough=None if spec.min_requests is None else lambda folder: enough(spec, folder),
         max_wait_seconds=spec.max_wait_seconds,
         sleep=wait,
         shown=shown,
     )
-    started = min((first for first, _last in _answered(folder).values()), default=0.0)
-    _refuse_gone(folder, found, started + seconds, seconds)
-    _refuse_few(spec, folder, seconds)
-
-
-def _refuse_gone(folder: Path, found: Sequence[Endpoint], ended: float, seconds: float) -> None:
-    """SourceError where a server did not answer to the end: what it did then is not known, and may be a crash."""
-    answered = _answered(folder)
-    for endpoint in found:
-        last = answered[endpoint.slug][1] if endpoint.slug in answered else ended - seconds
-        if ended - last > _MISSING * seconds:
-            why = _reasons(folder).get(endpoint.slug)
-            raise SourceError(
-                f"{endpoint.shown} did not answer to the window's end: its last answer came "
-                f"{max(0.0, seconds - (ended - last)):.1f} s into {seconds:.1f} s" + (f" ({why})" if why else ""),
-                "look at the server's log, and measure again",
-            )
-
-
-def _answered(folder: Path) -> dict[str, tuple[float, float]]:
-    """By endpoint, when its first and its last page were asked for (Unix seconds)."""
-    return {slug: (_scraped_at(first), _scraped_at(last)) for slug, (first, last) in _ends(folder).items()}
-
-
-def _ends(folder: Path) -> dict[str, tuple[Path, Path]]:
-    """By endpoint, its first and its last page."""
-    pages: dict[str, list[Path]] = {}
-    for path in folder.iterdir():
-        slug = slug_of_page(path.name)
-        if slug is not None:
-            pages.setdefault(slug, []).append(path)
-
-    def order(path: Path) -> tuple[int, str]:  # numbers outgrow six digits
-        return len(path.name), path.name
-
-    return {slug: (min(found, key=order), max(found, key=order)) for slug, found in pages.items()}
-
-
-def _scraped_at(page: Path) -> float:
-    with page.open(encoding="utf-8") as file:
-        return float(file.readline().rpartition(" ")[2])
-
-
-def _reasons(folder: Path) -> dict[str, str]:
-    """By endpoint, why its last failed scrape failed."""
-    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    return {failure["slug"]: failure["reason"] for failure in manifest["failed_scrapes"]}
-
-
-def _enough(spec: WindowSpec, folder: Path) -> bool:
-    """Whether as many requests finished as were asked for; also where nobody counts them: waiting would not help."""
-    finished = _finished_requests(spec, folder)
-    return finished is None or finished >= (spec.min_requests or 0)
-
-
-def _refuse_few(spec: WindowSpec, folder: Path, seconds: float) -> None:
-    if spec.min_requests is None:
-        return
-    finished = _finished_requests(spec, folder)
-    if finished is None:
-        raise SourceError("these sources do not count finished requests", "leave out `min_requests:`")
-    if finished < spec.min_requests:
-        raise SourceError(
-            f"only {grouped(finished)} of the {grouped(spec.min_requests)} requests asked for (min_requests) finished",
-            "drive more load, wait longer (max_wait), or ask for fewer",
-        )
-
-
-def _finished_requests(spec: WindowSpec, folder: Path) -> float | None:
-    """Requests that finished from the first to the last page; None where the sources do not tell."""
-    ends = _ends(folder)
-    # Of running totals two pages tell; of an endpoint that hands out each record once all of them do.
-    drained = {slug for slug, (_first, last) in ends.items() if is_json(last.read_text(encoding="utf-8"))}
-    kept = [path for path in sorted(folder.iterdir()) if slug_of_page(path.name) in drained]
-    kept += [path for slug, both in ends.items() if slug not in drained for path in dict.fromkeys(both)]
-    pages = [(path, path.name) for path in kept]
-    try:
-        engines = with_engines(spec.engines)
-        window = read_window(pages, served_model_name=spec.served_model_name, engines=engines)
-    except SourceError:
-        return 0.0  # Not yet two scrapes, or a server that still starts: the whole window will say what is wrong.
-    counted = window.counter("requests_finished")
-    if counted is not None:
-        return counted
-    histogram = window.histogram("e2e")
-    return None if histogram is None else histogram.count
+    started = min((first for first, _last in answered(folder).values()), default=0.0)
+    refuse_gone(folder, found, started + seconds, seconds)
+    refuse_few(spec, folder, seconds)
 
 
 def _full(error: OSError) -> SourceError:
