@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -19,9 +20,7 @@ def check(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The script, whose neighbours are only imported while a test wants it."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     before = set(sys.modules)
-    import check as script
-
-    yield script
+    yield import_module("check")
     for name in set(sys.modules) - before:
         if str(BENCHMARKS) in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]
