@@ -161,6 +161,8 @@ def _baselines(config: pytest.Config, given: list[str]) -> tuple[tuple[Path, str
     ini = _ini(config, "baseline")
     if not given and ini:
         base, written = config.inipath.parent if config.inipath else config.rootpath, ini
+    if not written:  # an unused plugin imports nothing
+        return ()
     from pytest_llmroof.errors import ConfigError
     from pytest_llmroof.gates.sources import path_from
 
