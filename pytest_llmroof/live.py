@@ -60,7 +60,7 @@ def _taken_once(config: pytest.Config, spec: WindowSpec, stored: Path) -> Taken:
         return Taken.read(stored)
     try:
         found = _take(config, spec)
-    except BaseException:
+    except BaseException:  # an interrupt, too: others need not wait for it
         # What can't be written must not hide that somebody interrupts the run.
         with contextlib.suppress(OSError):
             _INTERRUPTED.write(stored)
@@ -99,7 +99,7 @@ class Frame:
         except SourceError as error:
             frames[self.spec.id] = Taken.failed(error)
             self._locks.close()
-        except BaseException:
+        except BaseException:  # an interrupt, too: no scrape goes on
             self.abandon()
             raise
 
@@ -112,7 +112,7 @@ class Frame:
         with self._locks:
             try:
                 found = self._framing.close(self.least_seconds, progress.wait)
-            except BaseException:
+            except BaseException:  # an interrupt, too: no scrape goes on
                 self.abandon()
                 raise
         frames[self.spec.id] = _noted(self.config, self.spec, found)
