@@ -43,6 +43,11 @@ def test_the_host_interface_by_generation_and_lanes(name: str, both: float) -> N
     assert accelerator(name).pcie_bytes_per_second == both
 
 
+def test_a_slice_of_what_nobody_knows_is_not_known() -> None:
+    with pytest.raises(ConfigError, match="unknown accelerator 'Foo MIG 1g.5gb'"):
+        accelerator("Foo MIG 1g.5gb")
+
+
 def test_what_is_not_published_is_not_known() -> None:
     assert accelerator("a100").peak("fp8") is None
     assert accelerator("t4").peak("bf16") is None

@@ -248,6 +248,15 @@ def test_pipeline_stages_share_a_step() -> None:
     assert alone.seconds == pytest.approx(2 * spread.seconds, rel=1e-3)
 
 
+@pytest.mark.parametrize("stages", [2, 4])
+def test_stages_compute_what_one_does(stages: int) -> None:
+    whole = step_cost(on("llama-3.1-8b"), Step(32, 1024))
+    staged = step_cost(on("llama-3.1-8b", pipeline_parallel=stages), Step(32, 1024))
+    assert staged.flops == pytest.approx(whole.flops)
+    assert staged.model_flops == pytest.approx(whole.model_flops) == 32 * 2 * 7_504_658_432
+    assert staged.gpus == stages
+
+
 def test_distinct_experts() -> None:
     # 128 experts, 8 a token: 8 for one token, 128 x (1 - (15/16)^32) = 111.8 for 32; fewer than a token is no step
     assert distinct_experts(128, 8, 1) == 8

@@ -114,6 +114,12 @@ def test_latent_attention() -> None:
     whole = estimate(replace(latent, latent=replace(sizes, query_rank=None)), ONE, batch)
     assert found.flops - whole.flops == 2 * 2 * 3 * (160 - 8 * 4 * 6)
     assert found.write - whole.write == 2 * 2 * 3 * 5  # the queries' latent is written in between
+    # Of each token: queries' latent 5 and heads 4 x 6, latent 6 and rope 2, keys and values 4 x (4 + 3), hidden 8; its
+    # latent to the cache; then what the feed-forward part and the head write, as without a latent.
+    outputs = 5 + 24 + 6 + 2 + 28 + 8
+    keys = 2 * SMALL.kv_heads * 4
+    rest = estimate(SMALL, ONE, batch).write - 2 * 3 * ((4 * 4 + keys + 8) * 2 + keys * 2)
+    assert found.write == 2 * 3 * (outputs * 2 + 8 * 2) + rest
 
 
 # What a config of each kind is in the estimator's terms.

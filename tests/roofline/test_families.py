@@ -243,6 +243,12 @@ def test_layers_of_the_first_qwen_mixtures_slide_by_turns_below_a_number() -> No
         assert held == {None: tuple(layer for layer in range(6) if layer not in sliding)}
 
 
+def test_every_fourth_layer_of_olmo_3_sees_everything() -> None:
+    model = model_from_config({"model_type": "olmo3", "num_hidden_layers": 8}, "x")
+    held = {bool(mixer.window): mixer.numbers for mixer in kinds(model, GroupedQueryAttention)}
+    assert held == {True: (0, 1, 2, 4, 5, 6), False: (3, 7)}
+
+
 def test_a_chunk_begins_anew() -> None:
     # Llama 4: 36 of 48 layers see back to the last multiple of 8192
     chunked = next(mixer for mixer in kinds(named_model("llama-4-maverick"), GroupedQueryAttention) if mixer.chunked)

@@ -107,6 +107,7 @@ def test_what_is_refused(mapping: dict[str, object], problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         accelerator_from_mapping(mapping)
     assert caught.value.problem == problem
+    assert type(caught.value) is ConfigError  # one problem is no list
 
 
 def test_all_problems_at_once_each_at_its_place() -> None:
