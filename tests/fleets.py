@@ -128,7 +128,7 @@ def prometheus(
     storage.mkdir()
     made = subprocess.run(
         [program("promtool"), "tsdb", "create-blocks-from", "openmetrics", "--quiet", str(written), str(storage)],
-        capture_output=True, text=True, check=False, timeout=120,
+        capture_output=True, text=True, check=False, timeout=900,
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
     with storage_of(folder, storage, *options, ready=ready, statuses=statuses) as url:
