@@ -44,7 +44,7 @@ def test_the_host_interface_by_generation_and_lanes(name: str, both: float) -> N
 
 
 def test_a_slice_of_what_nobody_knows_is_not_known() -> None:
-    with pytest.raises(ConfigError, match="unknown accelerator 'Foo MIG 1g.5gb'"):
+    with pytest.raises(ConfigError, match=r"unknown accelerator 'Foo MIG 1g\.5gb'"):
         accelerator("Foo MIG 1g.5gb")
 
 
