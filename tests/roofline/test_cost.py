@@ -255,6 +255,13 @@ def test_stages_compute_what_one_does(stages: int) -> None:
     assert staged.flops == pytest.approx(whole.flops)
     assert staged.model_flops == pytest.approx(whole.model_flops) == 32 * 2 * 7_504_658_432
     assert staged.gpus == stages
+    # A draft runs beside the last stage, which has the head: what it computes and reads is added there, once.
+    drafted: dict[str, Any] = {"draft": named_model("llama-3.2-1b"), "speculative_tokens": 3}
+    alone, piped = (
+        step_cost(on("llama-3.1-8b", pipeline_parallel=number, **drafted), Step(32, 1024, 3)) for number in (1, stages)
+    )
+    assert piped.flops == pytest.approx(alone.flops)
+    assert piped.weight_bytes == pytest.approx(alone.weight_bytes)
 
 
 def test_distinct_experts() -> None:
