@@ -43,6 +43,7 @@ def engines_of(
                     facts=last.facts,
                     unusable=moved.unusable,
                     largest=last.largest,
+                    accounted=last.server_wide | moved.resting,
                 )
             )
     return [one for engines in known_everywhere(found, engine) for one in engines]

@@ -36,6 +36,13 @@ class Collector:
         self.facts: dict[str, str] = {}
         self.disabled: set[str] = set()
         self.damaged: dict[str, str] = {}
+        self.server_wide: set[str] = set()
+
+    @property
+    def quantities(self) -> set[str]:
+        """What it gathered anything of."""
+        keys = (*self.counters, *self.histograms, *self.gauges)
+        return {quantity for quantity, _ in keys} | ({"requests_finished"} if self.finished else set())
 
     def take(self, other: Collector, share: float) -> None:
         """A share of the counters and histograms of the whole server, where the engine has none of its own."""
@@ -147,7 +154,7 @@ class Collector:
             names["requests_finished"] = self.exposed["requests_finished", 0]
         return Snapshot(
             self.identity, counters, histograms, gauges, finished, names, self.created, self.facts,
-            frozenset(self.disabled), declared, self.damaged,
+            frozenset(self.disabled), declared, self.damaged, server_wide=frozenset(self.server_wide),
         )  # fmt: skip
 
 

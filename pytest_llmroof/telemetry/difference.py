@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pytest_llmroof.telemetry.engines import EngineNames
+from pytest_llmroof.telemetry.feeding import counts_of, must_be_fed
 from pytest_llmroof.telemetry.gathering import Buckets
 from pytest_llmroof.telemetry.snapshot import Snapshot
 from pytest_llmroof.telemetry.window import Histogram
@@ -22,7 +23,8 @@ _TORN: Final = 0.02
 class Difference:
     """The increase of everything that one engine exposes. ``problems`` say what could not be taken.
 
-    ``unusable`` names the quantities of which none could be taken, each with the reason.
+    ``unusable`` names the quantities of which none could be taken, each with the reason; ``resting`` those
+    that are fed, though not in this window.
     """
 
     counters: dict[str, float] = field(default_factory=dict)
@@ -31,6 +33,7 @@ class Difference:
     names: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     unusable: dict[str, str] = field(default_factory=dict)
+    resting: set[str] = field(default_factory=set)
 
     def without(self, quantity: str, problem: str) -> None:
         """Note that a quantity's increase cannot be taken, and why: the first reason is the cause of others."""
@@ -121,7 +124,8 @@ def _same_name(earlier: Snapshot, later: Snapshot, quantity: str) -> bool:
 def _starts_at_zero(earlier: Snapshot | None, later: Snapshot, quantity: str, engine: EngineNames) -> bool:
     """Whether a series that the earlier page lacks was there, unfed: declared, or under a name that was not fed.
 
-    Some engines expose nothing before they first count it: what is absent there was 0.
+    Some engines expose nothing before they first count it: what is absent there was 0, unless the page tells of
+    something that must have fed it.
     """
     if earlier is None:
         return True
@@ -132,8 +136,13 @@ def _starts_at_zero(earlier: Snapshot | None, later: Snapshot, quantity: str, en
         return not earlier.counters.get(quantity) and (buckets is None or not buckets.count)
     if not engine.labels("model") and not engine.labels("rank"):
         # Series without labels are there from the start: one that is declared and has no sample was lost.
-        return engine.absent_until_fed
-    return quantity in earlier.declared or engine.absent_until_fed
+        return engine.absent_until_fed and _unfed(earlier, quantity, engine)
+    return (quantity in earlier.declared or engine.absent_until_fed) and _unfed(earlier, quantity, engine)
+
+
+def _unfed(earlier: Snapshot, quantity: str, engine: EngineNames) -> bool:
+    """Whether nothing on a page shows that a quantity, which it lacks, had been counted."""
+    return quantity not in must_be_fed(counts_of(earlier, engine))
 
 
 def _not_in_both(name: str, missing: str = "first") -> str:
@@ -187,8 +196,7 @@ def _finished(found: Difference, earlier: Snapshot | None, later: Snapshot, engi
         found.counters.pop("requests_finished", None)
     if not later.finished or "requests_finished" in found.unusable:
         return
-    known = earlier is None or earlier.finished or "requests_finished" in earlier.declared or engine.absent_until_fed
-    if not known:
+    if earlier and not earlier.finished and not _starts_at_zero(earlier, later, "requests_finished", engine):
         found.without("requests_finished", _not_in_both(later.names["requests_finished"]))
         return
     if any(later.finished.get(reason, 0.0) < count for reason, count in before.items()):
@@ -215,6 +223,8 @@ def _drop_what_is_off(found: Difference, later: Snapshot, engine: EngineNames) -
     for quantity in engine.zero_means_off & found.counters.keys():
         if found.counters[quantity] == 0 and (moved or later.counters[quantity] == 0):
             del found.counters[quantity]
+            if later.counters[quantity]:
+                found.resting.add(quantity)
             if quantity not in found.histograms:
                 found.names.pop(quantity, None)
 

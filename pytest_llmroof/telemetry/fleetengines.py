@@ -47,6 +47,8 @@ def counted_of(read: Read, server: Server, rows: Sequence[Row], said: list[str])
     page = _page(server, rows, own, first_at, first, read.declared)
     earlier = {one.identity: one for one in snapshots(page, read.engine)}
     later = snapshots(_page(server, rows, own, last_at, last, {}), read.engine)
+    there = [one.identity for one in later]
+    wide = frozenset(quantity for own, quantity, _ in server.gauges if own not in there)
     ranks = len({identity.rank for identity in (one.identity for one in later)}) > 1
     for index, snapshot in enumerate(later):
         identity, before = snapshot.identity, earlier.get(snapshot.identity)
@@ -68,12 +70,12 @@ def counted_of(read: Read, server: Server, rows: Sequence[Row], said: list[str])
                 names=moved.names,
                 facts=snapshot.facts,
                 unusable=moved.unusable,
+                accounted=snapshot.server_wide | moved.resting | wide,
                 seen=(first, last),
                 place=dict((*server.key[0], *server.key[1])),
                 progress=_own_progress(server, first, last),
             )
         )
-    there = [one.identity for one in later]
     for identity in earlier:
         if not any(identity == one or _is_part_of(identity, one) for one in there):
             name = _engine_name(server, identity, len(earlier) > 1, ranks or bool(identity.rank))

@@ -99,9 +99,12 @@ def _fold_server_wide(collectors: dict[Identity, Collector], shares_out: bool) -
         if not siblings:
             continue
         del collectors[identity]
+        # A series that lost its engine's label, beside others that have theirs, is no series of the whole server.
+        wide = collector.quantities.difference(*(sibling.quantities for sibling in siblings))
         for sibling in siblings:
             sibling.facts.update(collector.facts)
             sibling.disabled |= collector.disabled
+            sibling.server_wide |= wide
         parts = len(siblings) if shares_out else 1
         for sibling in siblings[:parts]:
             sibling.take(collector, 1 / parts)

@@ -42,6 +42,8 @@ class Snapshot:
     damaged: Mapping[str, str] = field(default_factory=dict)
     largest: Mapping[str, float] = field(default_factory=dict)
     """The largest sample of gauges of which no other is known."""
+    server_wide: frozenset[str] = frozenset()
+    """Quantities that the server tells of all its engines together; one of them may hold them for all."""
 
     def work(self, quantities: tuple[str, ...]) -> float:
         """The running total of everything that moves when the engine works."""

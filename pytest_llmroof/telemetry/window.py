@@ -105,6 +105,9 @@ class Engine:
     """The largest sample of gauges of which the source holds no other: what lay between is not known."""
     shared: Mapping[str, str] = field(default_factory=dict)
     """Quantities that are an equal part of what stands beside all engines, each with whose they are."""
+    accounted: frozenset[str] = frozenset()
+    """Quantities that it may lack and yet has not lost: its server tells them of all its engines together (one of which
+    holds them), or they are fed, though not in this window."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import engine_pages
@@ -85,9 +86,84 @@ def test_who_was_not_asked_lacks_nothing(tmp_path: Path) -> None:
     assert mean.value == pytest.approx(0.07)
 
 
-def test_series_that_appear_with_their_first_event_are_0_before(tmp_path: Path) -> None:
-    def quiet(done: float, at: float | None) -> str:
-        return "".join(line for line in engine_pages.sglang(done, at).splitlines(True) if "time_to_first" not in line)
+def without(page: Page, lost: str) -> Page:
+    return lambda done, at: "".join(line for line in page(done, at).splitlines(keepends=True) if lost not in line)
 
-    one = of(two(tmp_path, engine_pages.sglang, quiet))["ttft.mean"]
-    assert isinstance(one, Measurement)
+
+def test_what_requests_must_have_fed_is_lost_though_series_appear_with_their_first_event(tmp_path: Path) -> None:
+    found = of(two(tmp_path, engine_pages.sglang, without(engine_pages.sglang, "time_to_first_token")))["ttft.mean"]
+    assert isinstance(found, NoData)
+    lacks = "10.0.0.2:8000 has no sglang:time_to_first_token_seconds, which 10.0.0.1:8000 has"
+    assert lacks in found.reason
+
+
+def test_what_need_not_have_been_counted_is_0(tmp_path: Path) -> None:
+    # Each server preempts 4 requests, and the other one's series is not there: 4 + 0.
+    found = of(two(tmp_path, engine_pages.sglang, without(engine_pages.sglang, "num_retracted")))["preemptions"]
+    assert isinstance(found, Measurement)
+    assert found.value == pytest.approx(4)
+
+
+def test_hits_without_the_computed_tokens_beside_them_are_no_rate_of_hits(tmp_path: Path) -> None:
+    # 64 requests of 1000 tokens on each, of which the quick one's hit 250 and the other's 750: half of all.
+    some: Page = partial(engine_pages.sglang, hits=250)
+    most: Page = partial(engine_pages.sglang, hits=750)
+    both = of(two(tmp_path / "both", some, most))["prefix_cache.hit_rate"]
+    assert isinstance(both, Measurement)
+    assert both.value == pytest.approx(0.5)
+    # Without the other one's computed tokens, its 48,000 hits are none of the quick one's 64,000 lookups: of both,
+    # 64,000 cached tokens of 128,000 prompt tokens are told, too.
+    lost = of(two(tmp_path / "lost", some, without(most, "prefill_compute")))["prefix_cache.hit_rate"]
+    assert isinstance(lost, Measurement)
+    assert lost.value == pytest.approx(0.5)
+    assert lost.samples == 128_000
+
+
+def ranks(folder: Path, lost: str = "") -> Window:
+    """One page of two data-parallel engines, of which the second has lost series."""
+
+    def page(done: float, at: float | None) -> str:
+        second = vllm(replace(LATE, engine="1"), lost)(done, None)
+        return vllm(QUICK)(done, at) + "".join(line for line in second.splitlines(True) if not line.startswith("#"))
+
+    paths = engine_pages.write(folder, page)
+    return read_window([(path, path.name) for path in paths])
+
+
+@pytest.mark.parametrize(("lost", "metric", "both"), [
+    ("time_to_first_token_seconds", "ttft.mean", 2.07),  # as of two servers
+    ("request_queue_time_seconds", "queue.mean", 2.0),  # (100 x 0 + 100 x 4) / 200
+    ("num_requests_running", "running.last", 24.0),  # 12 each
+])  # fmt: skip
+def test_an_engine_of_a_page_does_not_speak_for_its_sibling(
+    tmp_path: Path, lost: str, metric: str, both: float
+) -> None:
+    whole = of(ranks(tmp_path / "whole"))[metric]
+    assert isinstance(whole, Measurement)
+    assert whole.value == pytest.approx(both)
+    found = of(ranks(tmp_path / "partly", lost))[metric]
+    assert isinstance(found, NoData)
+    assert f"engine 1 has no vllm:{lost}, which engine 0 has" in found.reason
+
+
+def test_a_series_that_lost_its_engine_s_label_is_not_the_whole_server_s(tmp_path: Path) -> None:
+    def page(done: float, at: float | None) -> str:
+        second = vllm(replace(LATE, engine="1"))(done, None).splitlines(True)
+        bare = [line.replace('engine="1",', "") if "time_to_first" in line else line for line in second]
+        return vllm(QUICK)(done, at) + "".join(line for line in bare if not line.startswith("#"))
+
+    found = of(read_window([(path, path.name) for path in engine_pages.write(tmp_path, page)]))["ttft.mean"]
+    assert isinstance(found, NoData)
+
+
+def test_what_a_server_tells_of_all_its_engines_is_lacking_in_none(tmp_path: Path) -> None:
+    # 5 and 3 preemptions that the page sums without the engines' label.
+    def page(done: float, at: float | None) -> str:
+        engines = [without(vllm(replace(QUICK, engine=rank)), "num_preemptions") for rank in "01"]
+        parts = [engines[0](done, at), engines[1](done, None)]
+        lines = [line for part in parts for line in part.splitlines(True) if not line.startswith("# TYPE")]
+        return "".join([*lines, f'vllm:num_preemptions_total{{model_name="{QUICK.model}"}} {8 * done}\n'])
+
+    found = of(read_window([(path, path.name) for path in engine_pages.write(tmp_path, page)]))["preemptions"]
+    assert isinstance(found, Measurement)
+    assert found.value == pytest.approx(8)

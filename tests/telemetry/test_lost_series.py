@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 import pytest
-from engine_pages import Page, llamacpp, trtllm
+from engine_pages import Page, llamacpp, sglang, trtllm
 from engine_pages import write as write_engine
 from vllm_pages import write_pages
 
 from pytest_llmroof.assess import assess
+from pytest_llmroof.data import load
 from pytest_llmroof.gates.build import window_spec
+from pytest_llmroof.gates.verdict import Verdict
+from pytest_llmroof.telemetry.quantities import COUNTERS, HISTOGRAMS
 
 Lost = Callable[[str], bool]
 GATES = ["errors.rate <= 1%", "output.tokens_per_second >= 1", "input.tokens_per_second >= 1"]
@@ -20,10 +23,17 @@ GATES = ["errors.rate <= 1%", "output.tokens_per_second >= 1", "input.tokens_per
 
 def words(folder: Path, page: str, lost: Lost) -> dict[str, str]:
     """The verdicts on a window of two pages, one of which has lost lines."""
-    path = folder / page
-    path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if not lost(line)))
-    keys = {"telemetry": ["before.prom", "after.prom"], "gates": GATES}
-    return {one.gate.metric: one.word for one in assess(window_spec(keys, id="w", name="w", base=folder)).verdicts}
+    cut(folder / page, lost)
+    return {one.gate.metric: one.word for one in verdicts(folder, GATES)}
+
+
+def cut(page: Path, lost: Lost) -> None:
+    page.write_text("".join(line for line in page.read_text().splitlines(keepends=True) if not lost(line)))
+
+
+def verdicts(folder: Path, gates: list[str]) -> Sequence[Verdict]:
+    keys = {"telemetry": ["before.prom", "after.prom"], "gates": gates}
+    return assess(window_spec(keys, id="w", name="w", base=folder)).verdicts
 
 
 def series(name: str, label: str = "") -> Lost:
@@ -59,3 +69,44 @@ def test_a_series_without_labels_does_not_begin_at_zero(tmp_path: Path, metric: 
     write_engine(tmp_path, page)
     name = {"input": "llamacpp:prompt_tokens_total", "output": "llamacpp:tokens_predicted_total"}[metric]
     assert words(tmp_path, "before.prom", series(name))[f"{metric}.tokens_per_second"] == "no data"
+
+
+@pytest.mark.parametrize(("name", "metric", "known", "word"), [
+    # A quarter of the 64 requests had finished before the first page.
+    ("sglang:e2e_request_latency_seconds", "e2e.mean", 9.0, "no data"),
+    ("sglang:time_to_first_token_seconds", "ttft.mean", 0.15, "no data"),
+    ("sglang:inter_token_latency_seconds", "itl.mean", 0.02, "no data"),
+    # 64 requests in 60 s, by the latencies' count; 64 x 501 tokens, by the requests that finished: not those since
+    # the start.
+    ("sglang:num_requests_total", "requests_per_second", 64 / 60, "pass"),
+    ("sglang:realtime_tokens_total", "output.tokens_per_second", 64 * 501 / 60, "pass"),
+])  # fmt: skip
+def test_what_appears_with_its_first_event_is_lost_where_that_had_come(
+    tmp_path: Path, name: str, metric: str, known: float, word: str
+) -> None:
+    write_engine(tmp_path, sglang)
+    gates = [f"{metric} <= {known * 1.01}", f"{metric} >= {known * 0.99}"]
+    assert [one.word for one in verdicts(tmp_path, gates)] == ["pass", "pass"]
+    cut(tmp_path / "before.prom", series(name))
+    assert {one.word for one in verdicts(tmp_path, gates)} == {word}
+
+
+def test_preemptions_that_had_not_come_yet_begin_at_zero(tmp_path: Path) -> None:
+    write_engine(tmp_path, sglang)
+    cut(tmp_path / "before.prom", series("sglang:num_retracted_requests_total"))
+    # 4 x 1.25 in the last page, and nothing before.
+    assert [one.word for one in verdicts(tmp_path, ["preemptions <= 5", "preemptions <= 4"])] == ["pass", "fail"]
+
+
+def test_a_declared_series_of_labels_is_lost_where_requests_had_fed_it(tmp_path: Path) -> None:
+    write_pages(tmp_path)
+    cut(tmp_path / "before.prom", series("vllm:time_to_first_token_seconds"))
+    assert [one.word for one in verdicts(tmp_path, ["ttft.mean <= 10"])] == ["no data"]
+
+
+def test_rules_of_what_feeds_what_name_quantities_that_there_are() -> None:
+    known = {*COUNTERS, *HISTOGRAMS, "requests_served"}
+    rules = load("feeding.yaml")
+    assert rules
+    for rule in rules:
+        assert {name for key, names in rule.items() if key != "event" for name in names} <= known
