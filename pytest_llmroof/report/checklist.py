@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from pytest_llmroof.report.change_text import change_rows
+from pytest_llmroof.report.commands import without_commands
 from pytest_llmroof.report.document import shown_word
 from pytest_llmroof.report.figures import precise
 from pytest_llmroof.report.files import write_whole
@@ -17,6 +18,9 @@ from pytest_llmroof.report.release import asked_in_words, blocks, came_to, outco
 from pytest_llmroof.report.wire import Document
 
 NOT_TICKED: Final = "## Not ticked"
+
+#: A word of the language: neither a name (vLLM, decode.mbu, llmroof.yaml) nor a path begins with a capital.
+_FIRST_WORD: Final = re.compile(r"[a-z]+(?=[\s,;']|: |$)")
 
 
 def write(path: Path, document: Document) -> None:
@@ -97,7 +101,7 @@ def _why_not(window: Document, gate: Document) -> Iterator[str]:
         return
     several = len(diagnosis["candidates"]) > 1
     if several and diagnosis["missing"]:
-        yield _closed(f"To find the cause: {inert(_without_command(diagnosis['missing'][0]))}")
+        yield _closed(f"To find the cause: {inert(without_commands(one_line(diagnosis['missing'][0])))}")
     if diagnosis["remedies"]:
         first = diagnosis["remedies"][0]
         label = "A guess until then" if several else "To try first"
@@ -105,22 +109,22 @@ def _why_not(window: Document, gate: Document) -> Iterator[str]:
         yield f"{label}: {inert(one_line(first['title']))}{effect}."
 
 
-def _without_command(missing: str) -> str:
-    """What would tell and how to get it; the command after that is for whoever reads the failing text."""
-    return ": ".join(one_line(missing).split(": ")[:2]).rstrip(".;")
-
-
 def _closed(sentence: str) -> str:
     """A sentence with one mark at its end."""
-    sentence = sentence.rstrip(".;")
+    sentence = sentence.rstrip(".; ")
     return sentence if sentence.endswith(("?", "!", "…")) else f"{sentence}."
 
 
 def _reason(gate: Document) -> str:
     """One plain sentence: what the finding means, or why there is none."""
     said = gate["in_words"] if gate["verdict"] in ("fail", "inconclusive") else gate["reason"]
-    plain = inert(said or gate["reason"] or gate["in_words"] or "no reason was given")
-    return _closed(f"{plain[:1].upper()}{plain[1:]}")
+    plain = without_commands(said or gate["reason"] or gate["in_words"] or "no reason was given")
+    return _closed(inert(_capitalised(plain)))
+
+
+def _capitalised(sentence: str) -> str:
+    word = _FIRST_WORD.match(sentence)
+    return f"{sentence[0].upper()}{sentence[1:]}" if word else sentence
 
 
 def _deviations(gate: Document) -> Iterator[str]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from pytest_llmroof.report.commands import without_commands
 from pytest_llmroof.report.document import shown_word
 from pytest_llmroof.report.headline import judged, one_line, quantity_apart, shorten
 from pytest_llmroof.report.limits import limit_text
@@ -76,10 +77,11 @@ def metric_in_words(metric: str) -> str:
 
 
 def came_to(gate: Document) -> str:
-    """``measured 81.2 %``, ``not measured: connection refused``, ``not run: deselected``."""
+    """``measured 81.2 %``, ``not measured: connection refused``, ``not run: deselected``; not what would mend it."""
     if judged(gate):
         return f"measured {quantity_apart(gate)}" + (", approximate" if gate["approximate"] else "")
-    reason = one_line(gate["reason"] or "no reason was given").rstrip(".;")
+    said = gate["reason"] or "no reason was given"
+    reason = one_line(without_commands(said.removesuffix(f"; {gate['remedy']}"))).rstrip(".; ")
     word = {"no data": "not measured", "not run": "not run", "not judged": "not judged"}.get(
         gate["verdict"], f"not measured, {gate['verdict']}"
     )

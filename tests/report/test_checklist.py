@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from pytest_llmroof.analysis.diagnosis import Diagnosis, Remedy
+from pytest_llmroof.analysis.measurement import NoData
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.gates.baseline import Baseline
 from pytest_llmroof.report import checklist
@@ -94,6 +95,19 @@ def test_where_nothing_tells_causes_apart_the_cause_is_found_first_and_a_remedy_
         "To find the cause: idle gaps: add a profile. A guess until then: Capture decode steps (at most: step 26.2 ms "
         "toward 15.2 ms, if the cause is launches)."
     )
+
+
+def test_what_was_not_measured_says_how_to_measure_it_once_and_without_commands() -> None:
+    remedy = "start it with drafts (vllm serve ... --draft=x): pytest --a; sleep 5; curl http://HOST:8000/x"
+    reason = f"vLLM exports no count of drafts; {remedy}"
+    outcome = NoData("speculative.tokens_per_step", "vLLM exports no count of drafts", remedy)
+    gate = made.gate("speculative.tokens_per_step", ">=", 2.0, "2", "count")
+    text = of(made.verdict(gate, outcome, "no data", reason=reason))
+    # A name keeps its letters, a remedy its first half, and the list of boxes does not repeat it.
+    assert section(text, "Not ticked") == [
+        "- speculative tokens per step >= 2: vLLM exports no count of drafts; start it with drafts."
+    ]
+    assert "- [ ] speculative tokens per step >= 2 (not measured: vLLM exports no count of drafts)" in text
 
 
 def test_deviations_and_what_did_not_run_stand_apart() -> None:
