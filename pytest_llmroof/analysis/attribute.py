@@ -6,12 +6,14 @@ idle time. What engine telemetry alone cannot tell apart stays "not attributed".
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Final, Literal
 
-from pytest_llmroof.analysis.attribution import Attribution, Cause
+from pytest_llmroof.analysis.attribution import UNKNOWN_CACHE, UNSEEN_STEPS, Attribution, Cause
 from pytest_llmroof.analysis.communication import CommunicationEstimate, communicates, estimate, mean_estimate
 from pytest_llmroof.analysis.constants import reach, threshold
+from pytest_llmroof.analysis.decodebounds import lacks_context
 from pytest_llmroof.analysis.facts import DecodeFacts, WindowFacts
 from pytest_llmroof.analysis.measurement import Impossible, Outcomes
 from pytest_llmroof.analysis.observed import Observed
@@ -67,12 +69,16 @@ def attribute_decode(facts: WindowFacts, observed: Observed | None = None) -> At
     compute_seconds = decode.interleaved_seconds
     if decode.floor and not decode.floor.memory_bound:
         compute_seconds += decode.floor.seconds
+    mixed = _beside_decoding(facts, decode, observed)
+    own = total - mixed.seconds - decode.interleaved_seconds if mixed.seconds else total
     parts = [
         *floor,
         *interleaved,
-        *observed_parts(total, compute_seconds, observed),
+        *observed_parts(own, compute_seconds, observed),
         *(ceiling_parts(deployment, [*floor, *interleaved]) if floor else ()),
         *communication_parts(mean_estimate(deployment, step_kinds(facts, decode)), observed),
+        *_unknown_cache(facts, decode),
+        mixed,
     ]
     return Attribution("decode step", total, fitted(total, parts, rest_part(deployment, observed, bool(floor))))
 
@@ -186,6 +192,33 @@ def rest_part(deployment: Deployment, observed: Observed | None, floor_known: bo
     if communicates(deployment) and not observed.communication_known and observed.rest != "F":
         return unknown
     return Part("slow kernels", 0.0, True, f"{observed.source}: what is left of the work")
+
+
+def _beside_decoding(facts: WindowFacts, decode: DecodeFacts, observed: Observed | None) -> Part:
+    """What steps that also compute prompts add to the mean one, where the profile's typical step only decodes.
+
+    They may communicate and wait for as long as others do, or longer: nothing was seen of that. A profile whose step is
+    another one altogether is doubted instead, for it may be of another load.
+    """
+    only_decodes = observed is not None and observed.by == "profile" and facts.phase == "decode"
+    if observed is None or not only_decodes or not decode.interleaved_seconds or not observed.step_seconds:
+        return Part("not attributed", 0.0, False, UNSEEN_STEPS)
+    if observed.mismatch(decode.step_seconds.value) > threshold("step_mismatch"):
+        return Part("not attributed", 0.0, False, UNSEEN_STEPS)
+    longer = decode.step_seconds.value - observed.step_seconds - decode.interleaved_seconds
+    return Part("not attributed", max(0.0, longer), False, UNSEEN_STEPS)
+
+
+def _unknown_cache(facts: WindowFacts, decode: DecodeFacts) -> list[Part]:
+    """Where the context is not known, the most that the step reads of the cache: all of the memory but the weights."""
+    gpu, cost = facts.deployment.accelerator, decode.cost
+    if gpu is None or cost is None or decode.floor is None or not lacks_context(facts):
+        return []
+    seconds, bandwidth = math.inf, gpu.memory_bandwidth_bytes_per_second
+    if gpu.memory_bytes is not None and bandwidth is not None:
+        held = gpu.memory_bytes * cost.gpus - cost.weight_bytes
+        seconds = held / (bandwidth * cost.gpus * reach(gpu, "memory")[0])
+    return [Part("not attributed", seconds, False, UNKNOWN_CACHE)]
 
 
 def _seen(cause: Cause, fraction: float | None, name: str, total: float, observed: Observed) -> Part:

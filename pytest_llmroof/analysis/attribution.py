@@ -32,6 +32,11 @@ SCENARIO_OF_CAUSE: Final[dict[Cause, str]] = {
 }
 
 
+#: Sources of what is not attributed and may be no loss at all.
+UNKNOWN_CACHE: Final = "what steps read of the cache: no context is known"
+UNSEEN_STEPS: Final = "steps that also compute prompts: the profile's typical step only decodes"
+
+
 @dataclass(frozen=True)
 class Share:
     """One cause's part of a step: ``seconds``, ``share`` of the step, and whether it was observed or estimated."""
@@ -52,6 +57,15 @@ class Attribution:
     of: Literal["decode step", "prefill", "ttft", "recording"]
     seconds: float
     shares: tuple[Share, ...]
+
+    @property
+    def step_seconds(self) -> float | None:
+        """The step that a source's own one can be held against; None where a busy time or a latency was split."""
+        return self.seconds if self.of == "decode step" else None
+
+    def may_be(self, source: str) -> bool:
+        """Whether what is not attributed may be this."""
+        return any(part.cause == "not attributed" and source in part.source for part in self.shares)
 
     def share(self, *causes: Cause) -> float:
         """The summed share of some causes."""

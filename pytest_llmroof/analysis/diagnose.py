@@ -13,9 +13,10 @@ from typing import Final
 from pytest_llmroof.analysis import evidence, findings
 from pytest_llmroof.analysis.attribute import attribute_decode, attribute_prefill
 from pytest_llmroof.analysis.attribute_ttft import attribute_ttft
-from pytest_llmroof.analysis.attribution import Attribution
+from pytest_llmroof.analysis.attribution import UNKNOWN_CACHE, Attribution
 from pytest_llmroof.analysis.clocks import clock_remedies, raised_clock
 from pytest_llmroof.analysis.constants import threshold
+from pytest_llmroof.analysis.decodebounds import no_context
 from pytest_llmroof.analysis.diagnosis import Diagnosis, Evidence, Remedy
 from pytest_llmroof.analysis.doubt import doubtful_inputs
 from pytest_llmroof.analysis.evidence import measured
@@ -57,7 +58,9 @@ def diagnose(
     """
     split = _attribution_of(facts, outcomes, attribution, of, observed)
     ttft = split if of == "ttft" else attribute_ttft(facts, outcomes)
-    finding = _find(facts, outcomes, split, ttft, of, observed)
+    # Profiles and counters tell of the steps of the window's phase, and of no first token.
+    seen = observed if of != "ttft" else None
+    finding = _find(facts, outcomes, split, ttft, of, seen)
     name = combined_name(finding.letters[:1] if "E" in finding.letters else finding.letters) or None
     offered = tuple(
         remedy
@@ -81,7 +84,7 @@ def diagnose(
         of=of,
         evidence=tuple(
             one
-            for one in dict.fromkeys(_evidence(facts, outcomes, split, ttft, finding, of, observed))
+            for one in dict.fromkeys(_evidence(facts, outcomes, split, ttft, finding, of, seen))
             # What speaks for another scenario is of another time: a queue before decode, an idle stretch.
             if not one.supports or set(one.scenario.split(" or ")) & set(finding.letters)
         ),
@@ -277,6 +280,8 @@ def _missing(
         yield remedy("prefill_window")
     if split is None and of == "decode" and facts.decode is None:
         yield remedy("decode_window")
+    if split is not None and split.may_be(UNKNOWN_CACHE):
+        yield "; ".join(no_context(facts))
     yield from _ranks_missing(facts, split, observed, finding.letters)
     unexplained = finding.letters == ("E",) and finding.cause is None
     if finding.letters == ("G",) or unexplained or finding.confidence == "low":

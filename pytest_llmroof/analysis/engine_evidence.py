@@ -13,6 +13,7 @@ from pytest_llmroof.telemetry.window import Window
 def observed_by_engine(facts: WindowFacts) -> Observed | None:
     """Idle time between steps as a share of the loaded time; None where the engine does not tell it, or not soundly.
 
+    Of gaps within steps it tells nothing: a forward pass is timed from its first kernel to its last one.
     The whole window's mean: prefill steps, which keep a GPU busier, are in there. Where only an interval of the loaded
     time is known the share is the least that it can be. Pipeline stages idle in bubbles, which are another cause.
     """

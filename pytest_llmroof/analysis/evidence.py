@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pytest_llmroof.analysis.admission import Saturation, idleness
-from pytest_llmroof.analysis.attribution import Attribution, Cause, Share
+from pytest_llmroof.analysis.attribution import UNKNOWN_CACHE, UNSEEN_STEPS, Attribution, Cause, Share
 from pytest_llmroof.analysis.communication import communicates
 from pytest_llmroof.analysis.constants import threshold
 from pytest_llmroof.analysis.diagnosis import Evidence
@@ -113,7 +113,7 @@ def of_losses(
         yield Evidence("C", False, "one GPU serves each replica: there is nobody to wait for", "the deployment")
     causes: tuple[tuple[str, str, tuple[Cause, ...]], ...] = (
         ("C", "communication that nothing hides", ("exposed communication: transport",)),
-        ("D", "idle time of the GPU", ("idle: within steps", "idle: between steps")),
+        ("D", _idle_words(observed), ("idle: within steps", "idle: between steps")),
         ("F", "work beyond what kernels need", ("slow kernels",)),
     )
     for letter, what, parts in causes:
@@ -137,6 +137,12 @@ def of_losses(
     yield from _unattributed(facts, attribution, letters, observed)
     if observed is not None:
         yield from _about_source(attribution, letters, observed)
+
+
+def _idle_words(observed: Observed | None) -> str:
+    """What of the idle time is told: by an engine that between its steps."""
+    known = observed is None or observed.idle_known
+    return "idle time of the GPU" if known else "idle time of the GPU between steps"
 
 
 def _exchanges(observed: Observed | None) -> bool:
@@ -186,11 +192,18 @@ def _unattributed(
     facts: WindowFacts, attribution: Attribution, letters: tuple[str, ...], observed: Observed | None
 ) -> Iterator[Evidence]:
     rest = attribution.share("not attributed")
+    if observed is not None and attribution.may_be(UNSEEN_STEPS):
+        if rest >= _WORTH_SAYING and letters:
+            text = f"{share_text(rest)} of {_whole(attribution)} is of steps that also compute prompts: not profiled"
+            yield Evidence(combined_name(letters), False, text, observed.source)
+        return
     possible = open_letters(facts.deployment, observed)
     if rest < threshold("lost_share") or not set(possible) & set(letters):
         return
     names = {"C": "other GPUs", "D": "the host", "F": "slow kernels"}
     *others, last = (names[letter] for letter in possible)
+    if attribution.may_be(UNKNOWN_CACHE):
+        others, last = [*others, last], "what is read of the cache, since no context is known"
     told = f"{', '.join(others)} or {last}" if others else last
     known = "floor, kernel ceiling nor the communication to expect" if "C" in possible else "floor nor kernel ceiling"
     text = f"{share_text(rest)} of {_whole(attribution)} is neither {known}: {told}"
@@ -203,7 +216,7 @@ def _about_source(attribution: Attribution, letters: tuple[str, ...], observed: 
     if not letters:
         return
     name = combined_name(letters)
-    if observed.step_seconds and observed.mismatch(attribution.seconds) > threshold("step_mismatch"):
+    if observed.step_seconds and observed.mismatch(attribution.step_seconds) > threshold("step_mismatch"):
         text = (
             f"its own step is {_milliseconds(observed.step_seconds)}, the window's "
             f"{_milliseconds(attribution.seconds)}: the shares may differ"

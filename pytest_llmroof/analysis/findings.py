@@ -139,7 +139,7 @@ def named(letters: tuple[str, ...], lost: Losses, attribution: Attribution, obse
     # at times. The shortest of one collective over some of the ranks holds all waiting for another one.
     if confidence == "high" and "C" in letters and observed.ranks > 1 and late_rank_possible(attribution, observed):
         confidence = "medium"
-    if observed.distortions or observed.mismatch(attribution.seconds) > threshold("step_mismatch"):
+    if observed.distortions or observed.mismatch(attribution.step_seconds) > threshold("step_mismatch"):
         confidence = _WEAKER[confidence]
     return Finding(letters, confidence, _waiting_title(letters, attribution, observed))
 

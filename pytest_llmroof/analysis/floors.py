@@ -55,6 +55,16 @@ def with_decode_floors(decode: DecodeFacts, prefill: PrefillFacts | None, deploy
     )
 
 
+def with_prompts_apart(decode: DecodeFacts, prefill: PrefillFacts | None) -> DecodeFacts:
+    """The same where no step holds both: then each step with prompts adds all of its own floor, weights included."""
+    if prefill is None or prefill.floor is None or decode.floor is None or not decode.steps:
+        return decode
+    interleaved = prefill.steps.value / decode.steps * prefill.floor.seconds
+    return replace(
+        decode, interleaved_seconds=interleaved, joint_floor_seconds=decode.floor.seconds + interleaved
+    )  # fmt: skip
+
+
 def with_prefill_floors(prefill: PrefillFacts, deployment: Deployment) -> PrefillFacts:
     """The prompt work with the cost and floor of its mean step."""
     if deployment.model is None:

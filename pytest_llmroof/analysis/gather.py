@@ -11,7 +11,13 @@ from pytest_llmroof.analysis.clientfacts import client_busy, client_decode, clie
 from pytest_llmroof.analysis.decoding import Pace, least_busy, pace_of, replica_decode, weighted
 from pytest_llmroof.analysis.estimated import estimator_notes
 from pytest_llmroof.analysis.facts import Busy, DecodeFacts, Phase, WindowFacts
-from pytest_llmroof.analysis.floors import WorkFloors, with_decode_floors, with_prefill_floors, work_floors
+from pytest_llmroof.analysis.floors import (
+    WorkFloors,
+    with_decode_floors,
+    with_prefill_floors,
+    with_prompts_apart,
+    work_floors,
+)
 from pytest_llmroof.analysis.gaugecheck import gauge_notes
 from pytest_llmroof.analysis.hardware_notes import hardware_notes
 from pytest_llmroof.analysis.lengths import UNKNOWN_CV, coefficient_of_variation, mean_context
@@ -57,6 +63,9 @@ def gather(
         # Where decode steps are timed apart, no prefill is in their time.
         decode = with_decode_floors(decode, None if _timed_apart(window, decode) else prefill, deployment)
     floors = work_floors(decode, prefill, apart=decode is not None and _timed_apart(window, decode))
+    if decode is not None and "prompts_apart" in window.conventions and not _timed_apart(window, decode):
+        # Of the least time of all work nothing changes: the engine might have joined its steps.
+        decode = with_prompts_apart(decode, prefill)
     if client is not None and decode is None and tokens.decoded:
         floors = None  # of the decode steps nothing is known
     counted = bool(floors and floors.joint) or prefill_token_share(tokens) is not None
@@ -224,5 +233,3 @@ def _output_lengths(window: Window) -> Histogram | None:
 
 def _mean(values: list[float], weights: list[float]) -> float:
     return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
-
-

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
-from pytest_llmroof.analysis.attribution import SCENARIO_OF_CAUSE, Attribution
+from pytest_llmroof.analysis.attribution import SCENARIO_OF_CAUSE, UNKNOWN_CACHE, UNSEEN_STEPS, Attribution
 from pytest_llmroof.analysis.communication import communicates
 from pytest_llmroof.analysis.constants import threshold
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.roofline.deployment import Deployment
 
+#: Among the letters of a pool: it may be no loss at all.
+NO_LOSS: Final = ""
+
 
 @dataclass(frozen=True)
 class Pool:
-    """A lost share that belongs to one of several scenarios; nothing tells to which."""
+    """A lost share that belongs to one of several scenarios; nothing tells to which, or (``NO_LOSS``) to any."""
 
     share: float
     letters: frozenset[str]
@@ -39,7 +43,8 @@ class Losses:
     @property
     def letters(self) -> tuple[str, ...]:
         """Every scenario that may have lost anything, in order."""
-        return tuple(sorted({*self.known, *(letter for pool in self.pools for letter in pool.letters)}))
+        every = {*self.known, *(letter for pool in self.pools for letter in pool.letters)}
+        return tuple(sorted(every - {NO_LOSS}))
 
 
 def losses(attribution: Attribution, deployment: Deployment, observed: Observed | None = None) -> Losses:
@@ -54,7 +59,7 @@ def losses(attribution: Attribution, deployment: Deployment, observed: Observed 
             if letter is None:
                 pools.append(Pool(part.share, frozenset("CD")))
         elif part.cause == "not attributed" and not (observed is not None and only_work(attribution, observed)):
-            pools.append(Pool(part.share, frozenset(open_letters(deployment, observed))))
+            pools.append(Pool(part.share, _open(attribution, deployment, observed)))
         if letter is not None:
             known[letter] = known.get(letter, 0.0) + part.share
             if not part.observed:
@@ -66,6 +71,13 @@ def only_work(attribution: Attribution, observed: Observed) -> bool:
     """Whether the remainder is work that nothing shows to be slow: all else was seen, and no floor is known."""
     floor = attribution.share("memory floor: weights", "memory floor: KV", "compute floor", "interleaved prefill")
     return observed.by == "profile" and not floor and observed.sees("C") and observed.sees("D")
+
+
+def _open(attribution: Attribution, deployment: Deployment, observed: Observed | None) -> frozenset[str]:
+    """The letters of what is not attributed: of steps that were not seen all, and no loss for certain."""
+    unseen = attribution.may_be(UNSEEN_STEPS)
+    letters = {*open_letters(deployment, None if unseen else observed)}
+    return frozenset(letters | {NO_LOSS} if unseen or attribution.may_be(UNKNOWN_CACHE) else letters)
 
 
 def open_letters(deployment: Deployment, observed: Observed | None) -> tuple[str, ...]:

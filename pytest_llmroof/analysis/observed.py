@@ -81,8 +81,13 @@ class Observed:
 
     @property
     def idle_known(self) -> bool:
-        """Whether idle time was observed."""
-        return self.idle_within is not None or self.idle_between is not None
+        """Whether all idle time was observed.
+
+        An engine times each forward pass from its first kernel to its last one: gaps of the host within it are no idle
+        time there.
+        """
+        between = self.idle_between is not None and self.by != "engine"
+        return self.idle_within is not None or between
 
     @property
     def partial(self) -> bool:
@@ -102,6 +107,6 @@ class Observed:
         parts = (self.transport, self.waiting, self.idle_within, self.idle_between, self.slow_kernels)
         return sum(part for part in parts if part is not None)
 
-    def mismatch(self, step_seconds: float) -> float:
-        """By which fraction the source's own step differs from the window's; 0 where it has none."""
-        return abs(self.step_seconds / step_seconds - 1) if self.step_seconds else 0.0
+    def mismatch(self, step_seconds: float | None) -> float:
+        """By which fraction the source's own step differs from the window's; 0 where one of them is not known."""
+        return abs(self.step_seconds / step_seconds - 1) if self.step_seconds and step_seconds else 0.0
