@@ -82,7 +82,7 @@ def read_tables(path: Path, place: str) -> list[Table]:
     lines = text.replace("\r\n", "\n").split("\n")
     tables = list(_tables(lines, place))
     if not tables:
-        raise SourceError(f"{place} holds no table of nsys stats", "nsys stats --format csv --report cuda_gpu_trace")
+        raise SourceError(f"{place} holds no table of nsys stats", AGAIN)
     return tables
 
 
@@ -111,7 +111,10 @@ def _rows(
         if len(cells) != width or lines[at].count('"') % 2:
             if len(cells) == 1 and rows and '"' not in lines[at]:  # "Processing [...]" of the next report
                 break
-            raise SourceError(f"{place}:{at + 1}: {len(cells)} cells, where the head has {width}: it is cut off", AGAIN)
+            cut = not any(line.strip() for line in lines[at + 1 :])
+            several = f"{len(cells)} cells, where the head has {width}"
+            odd = several if len(cells) != width else "a quote that nothing closes"
+            raise SourceError(f"{place}:{at + 1}: {odd}: it is {'cut off' if cut else 'damaged'}", AGAIN)
         rows.append((at + 1, cells))
         at += 1
     return rows, at
