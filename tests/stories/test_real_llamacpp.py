@@ -69,9 +69,10 @@ def test_step_batch_and_mbu_by_hand(archive: Path, run: Gate) -> None:
 
     Weights: 10 x (2 x 1024^2 + 2 x 1024 x 512 + 3 x 1024 x 2816) + 1024 x 1024 values of 2 bytes, 21 norms of 1,024
     values of 4, and 8 rows of the input embedding: 238.13 MB. Of the cache at least what 8 sequences write,
-    8 x 20,480 B. In 61.78 ms at 19.2 GB/s: 20.1 %, and more with a context that llama.cpp does not tell.
+    8 x 20,480 B. In 61.78 ms at 19.2 GB/s: 20.1 %, and more with a context that llama.cpp does not tell: 512 at most,
+    322.0 MB. Its prompts took 4.17 s over 384 steps, up to 10.9 ms of each: 16.8 of the other 50.9 ms are 33 %.
     """
-    window = run("recordings/decode", "decode.mbu >= 20%", "decode.mbu >= 30%", "decode.mbu >= 25%").window
+    window = run("recordings/decode", "decode.mbu >= 20%", "decode.mbu >= 35%", "decode.mbu >= 25%").window
     pages = checks.Pages(archive / "recordings/decode")
     step = pages.grew("llamacpp:tokens_predicted_seconds_total") / 3072
     busy = "llamacpp:n_busy_slots_per_decode", "llamacpp:n_decode_total"
