@@ -188,7 +188,7 @@ class PrometheusApi:
         try:
             with without_collections():
                 return [_row(entry) for entry in data["result"]]
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             raise self._refusals.strange("a series of its answer cannot be read") from None
 
 

@@ -34,7 +34,9 @@ _KEYS = {"gpu": "h100", "model": "llama-3.1-8b", "deployment": {"tensor_parallel
 def damaged_windows() -> list[Seed]:
     """A seed for each file of each window that has gates to fail."""
     requests = [(0.05 + 0.001 * number, [0.02] * 9) for number in range(12)]
-    results = [Seed(json.dumps(one, indent=1).encode(), "bench.json") for one in (vllm_result(), detailed(requests))]
+    # Only what its records say: a summary beside them that says something else would be believed where they are lost.
+    told = detailed(requests, **{key: None for key in vllm_result() if key.endswith("_ms")})
+    results = [Seed(json.dumps(one, indent=1).encode(), "bench.json") for one in (vllm_result(), told)]
     gpus = [seed for seed in seeds.gpus() if len(seed.beside) > 1 or (not seed.beside and "smi" in seed.name)]
     return [*seeds.made_engines(), *results, *seeds.records()[:1], *gpus]
 
@@ -103,5 +105,7 @@ def judge_damaged(folder: Path, seed: Seed, content: bytes) -> None:
         return
     path.write_bytes(content)
     for verdict in assess(spec).verdicts:
+        if verdict.gate.metric == "errors.rate" and b"dynamo_" in seed.content:
+            continue  # a status that was first counted in this window and is cut out never was there: docs/security.md
         if verdict.word == "pass" and not verdict.approximate:
             raise AssertionError(f"{verdict.gate.expression} passes of damage, at {verdict.value!r}")

@@ -113,6 +113,7 @@ def test_a_series_that_lost_its_name_counts_for_nothing(script: Script) -> None:
     {"resultType": "matrix", "result": [{"metric": {}, "values": [["now", "1"]]}]},
     {"resultType": "matrix", "result": [{"values": [[1, "1"]]}]},
     {"resultType": "matrix", "result": [{"metric": {"__name__": 7}, "values": [[1, "1"]]}]},
+    {"resultType": "matrix", "result": [{"metric": {}, "values": [[10**400, "1"]]}]},
     {},
     [],
     None,
