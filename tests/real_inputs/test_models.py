@@ -143,7 +143,7 @@ def test_latent_attention_may_be_bound_by_compute(judge: Judge) -> None:
         f"gpu: h800\nmodel: {{parameters: {parameters:.0f}, weight_bytes: {weights:.0f}, kv_bytes_per_token: 1}}\n"
         "deployment: {tensor_parallel: 1, weights: fp8, compute: bf16}"
     )
-    load = {"itl": step, "batch": batch, "context": 100, "output": 100, "running": batch}
+    load = {"itl": step, "batch": batch, "context": 1000, "output": 1990, "running": batch}  # prompts of 5 tokens
     found = judge("decode.mbu >= 75%", head=head, load=load)
     assert found.verdicts == ["fail"]
     assert found.value("decode.mfu") == pytest.approx(0.667, rel=3e-3)

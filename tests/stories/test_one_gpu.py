@@ -40,7 +40,8 @@ def test_utilisation_between_weights_only_and_the_longest_sequence(gate: Gate) -
     mbu = measured["decode.mbu"]
     # 4.92 GB in 7.7 ms at 2.039 TB/s: 31.3 %; with 2,048 x 131,072 B = 0.268 GB of cache 33.0 %.
     assert mbu["low"] == pytest.approx(4.92e9 / (2.039e12 * 0.0077), rel=1e-4)
-    assert mbu["high"] == pytest.approx((4.92e9 + 2048 * 131_072) / (2.039e12 * 0.0077), rel=1e-4)
+    # The few prompts took at most 0.02 % of the step.
+    assert mbu["high"] == pytest.approx((4.92e9 + 2048 * 131_072) / (2.039e12 * 0.0077), rel=3e-4)
     assert (mbu["low"], mbu["high"]) == pytest.approx((0.313, 0.330), abs=0.0006)
     assert "context is not measurable from llama.cpp: between weights only and n_tokens_max" in mbu["method"]
     assert [source["kind"] for source in run.window["sources"]] == ["llama.cpp", "llama.cpp"]
