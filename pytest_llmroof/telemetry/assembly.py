@@ -69,6 +69,9 @@ def _span(
         return None, last
     if not scrapes[0].snapshots and scrapes[0].start is not None and scrapes[0].start == there[-1].start:
         return None, last  # the same process, before it had any series
+    if identity not in scrapes[0].snapshots and scrapes[0].unnamed_work:
+        said.append(f"series of {scrapes[0].location} name no served model: {name} is left out")
+        return None, None
     if engine.absent_until_fed and scrapes[0].engine is engine and identity not in scrapes[0].snapshots:
         return None, last  # nothing is there before it is counted
     if len(there) == 1:

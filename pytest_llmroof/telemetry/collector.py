@@ -37,6 +37,7 @@ class Collector:
         self.disabled: set[str] = set()
         self.damaged: dict[str, str] = {}
         self.server_wide: set[str] = set()
+        self.series: dict[tuple[str, int], int] = {}
 
     @property
     def quantities(self) -> set[str]:
@@ -51,6 +52,7 @@ class Collector:
             if key not in self.counters:
                 self.counters[key], self.exposed[key] = value * share, other.exposed[key]
                 self.means |= {one: over for one, over in other.means.items() if one == key}
+                self.series[key] = other.series.get(key, 0)
         for key, value in other.wholes.items():
             self.wholes.setdefault(key, value * share)
         for key, histogram in other.histograms.items():
@@ -87,6 +89,7 @@ class Collector:
         elif target.kind == "counter":
             if self.exposed.setdefault(key, sample.name) == sample.name:  # not `x` beside `x_total`
                 self._count(key, target, sample)
+                self.series[key] = self.series.get(key, 0) + 1
         elif target.kind == "gauge":
             self._gauge(key, target, sample)
         elif target.kind == "finished":
@@ -132,15 +135,18 @@ class Collector:
         """What was gathered; ``declared`` quantities have a type on the page."""
         names: dict[str, str] = {}
         counters, histograms, gauges = {}, {}, {}
+        series: dict[str, int] = {}
         totals = {key: self._counted(key) for key in self.counters}
         for key in _preferred({key: bool(value) for key, value in totals.items()}):
             if math.isfinite(totals[key]):
                 counters[key[0]] = totals[key]
                 names[key[0]] = self.exposed[key]
+                series[key[0]] = self.series.get(key, 0)
         for key in _preferred({key: histogram.fed for key, histogram in self.histograms.items()}):
             try:
                 histograms[key[0]] = self.histograms[key].buckets()
                 names.setdefault(key[0], self.histograms[key].name)
+                series.setdefault(key[0], max(self.histograms[key].series.values(), default=1))
             except Unusable as error:
                 self.damaged[key[0]] = f"{self.histograms[key].name} {error}"
         for key in _preferred(dict.fromkeys(self.gauges, True)):
@@ -154,7 +160,7 @@ class Collector:
             names["requests_finished"] = self.exposed["requests_finished", 0]
         return Snapshot(
             self.identity, counters, histograms, gauges, finished, names, self.created, self.facts,
-            frozenset(self.disabled), declared, self.damaged, server_wide=frozenset(self.server_wide),
+            frozenset(self.disabled), declared, self.damaged, series=series, server_wide=frozenset(self.server_wide),
         )  # fmt: skip
 
 

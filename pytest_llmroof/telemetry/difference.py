@@ -75,6 +75,7 @@ def difference(earlier: Snapshot | None, later: Snapshot, engine: EngineNames) -
             base = None
         if base is None and not _starts_at_zero(earlier, later, quantity, engine):
             found.without(quantity, _not_in_both(later.names[quantity]))
+        if quantity in found.unusable:
             continue
         _histogram(found, quantity, base, buckets)
     _finished(found, earlier, later, engine)
@@ -96,8 +97,13 @@ def _gone(found: Difference, earlier: Snapshot | None, later: Snapshot) -> None:
     """What was counted and then is not there any more has an increase that nobody knows: it is not 0."""
     there = later.counters.keys() | later.histograms.keys()
     for quantity in (*earlier.counters, *earlier.histograms) if earlier else ():
-        if quantity not in there and earlier is not None:
-            found.without(quantity, _not_in_both(earlier.names[quantity], "last"))
+        if earlier is None:
+            continue
+        name = earlier.names[quantity]
+        if quantity not in there:
+            found.without(quantity, _not_in_both(name, "last"))
+        elif _same_name(earlier, later, quantity) and later.series.get(quantity, 0) < earlier.series.get(quantity, 0):
+            found.without(quantity, _not_in_both(f"a series of {name}", "last"))
 
 
 def _counters(found: Difference, earlier: Snapshot | None, later: Snapshot, engine: EngineNames) -> None:
@@ -110,9 +116,15 @@ def _counters(found: Difference, earlier: Snapshot | None, later: Snapshot, engi
                 found.without(quantity, _not_in_both(later.names[quantity]))
                 continue
             base = 0.0
+        elif not base and value and earlier is not None and not _unfed(earlier, quantity, engine):
+            # Only its siblings are there, of other labels: the one that counts was lost.
+            found.without(quantity, _not_in_both(later.names[quantity]))
+            continue
         if value < base:
             fell = f"went from {base:.15g} down to {value:.15g}"
             found.without(quantity, f"{later.names[quantity]} {fell}: it is not used")
+            continue
+        if quantity in found.unusable:
             continue
         found.counters[quantity] = value - base
 

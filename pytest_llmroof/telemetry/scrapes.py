@@ -42,6 +42,8 @@ class Scrape:
     sample_names: tuple[str, ...] = ()
     unterminated: bool = False
     relative_clock: bool = False
+    unnamed_work: bool = False
+    """Whether series that name no served model, and so are nobody's here, counted work."""
 
     @property
     def work(self) -> float:
@@ -52,7 +54,9 @@ class Scrape:
     def of_model(self, model_name: str | None) -> Scrape:
         """The same scrape with the engines of one served name."""
         kept = {key: snapshot for key, snapshot in self.snapshots.items() if key.model_name == model_name}
-        return replace(self, snapshots=kept)
+        work = self.engine.work if self.engine else ()
+        others = [one for key, one in self.snapshots.items() if key.model_name is None and key not in kept]
+        return replace(self, snapshots=kept, unnamed_work=any(one.work(work) for one in others))
 
 
 def scrape_of(page: Page, source: str, engines: Mapping[str, EngineNames] | None) -> Scrape:

@@ -42,6 +42,8 @@ class Snapshot:
     damaged: Mapping[str, str] = field(default_factory=dict)
     largest: Mapping[str, float] = field(default_factory=dict)
     """The largest sample of gauges of which no other is known."""
+    series: Mapping[str, int] = field(default_factory=dict)
+    """How many series add up to a counter or a histogram."""
     server_wide: frozenset[str] = frozenset()
     """Quantities that the server tells of all its engines together; one of them may hold them for all."""
 

@@ -11,11 +11,14 @@ from engine_pages import Page, llamacpp, sglang, trtllm
 from engine_pages import write as write_engine
 from vllm_pages import write_pages
 
+from pytest_llmroof.analysis.measurement import NoData
 from pytest_llmroof.assess import assess
 from pytest_llmroof.data import load
+from pytest_llmroof.errors import SourceError
 from pytest_llmroof.gates.build import window_spec
 from pytest_llmroof.gates.verdict import Verdict
 from pytest_llmroof.telemetry.quantities import COUNTERS, HISTOGRAMS
+from pytest_llmroof.telemetry.reading import read_window
 
 Lost = Callable[[str], bool]
 GATES = ["errors.rate <= 1%", "output.tokens_per_second >= 1", "input.tokens_per_second >= 1"]
@@ -102,6 +105,36 @@ def test_a_declared_series_of_labels_is_lost_where_requests_had_fed_it(tmp_path:
     write_pages(tmp_path)
     cut(tmp_path / "before.prom", series("vllm:time_to_first_token_seconds"))
     assert [one.word for one in verdicts(tmp_path, ["ttft.mean <= 10"])] == ["no data"]
+
+
+def test_a_series_of_several_that_add_up_is_lost_from_the_last_page(tmp_path: Path) -> None:
+    # 48 of the 64 requests stream: without them, of the 80 since the start 20 are left, and 4 more than the 16 before.
+    write_engine(tmp_path, sglang)
+    gate = ["e2e.mean <= 10"]
+    assert [one.word for one in verdicts(tmp_path, gate)] == ["pass"]
+    cut(tmp_path / "after.prom", series("sglang:e2e_request_latency_seconds", 'is_streaming="true"'))
+    (found,) = verdicts(tmp_path, gate)
+    assert found.word == "no data"
+    assert isinstance(found.outcome, NoData)
+    assert "a series of sglang:e2e_request_latency_seconds is not in the last scrape" in found.outcome.reason
+
+
+def test_the_series_that_counts_is_lost_beside_its_siblings(tmp_path: Path) -> None:
+    # 64 prompts of 800 tokens that hit nothing, in 60 s of which the engine says it idled 10: 1024 tokens a second.
+    # With a quarter of them before the first page, which still has the hits of the same name, they would be 1280.
+    write_engine(tmp_path, partial(sglang, hits=200))
+    gate = ["prefill.tokens_per_second >= 1100"]
+    assert [one.word for one in verdicts(tmp_path, gate)] == ["fail"]
+    cut(tmp_path / "before.prom", series("sglang:realtime_tokens_total", 'mode="prefill_compute"'))
+    assert [one.word for one in verdicts(tmp_path, gate)] == ["fail"]  # by prompts less cached ones
+
+
+def test_a_first_page_whose_series_name_no_model_does_not_make_the_window_begin_at_the_start(tmp_path: Path) -> None:
+    write_engine(tmp_path, sglang)
+    before = tmp_path / "before.prom"
+    before.write_text(before.read_text().replace('model_name="m",', "").replace(',model_name="m"', ""))
+    with pytest.raises(SourceError, match="no engine is in two scrapes"):
+        read_window([(tmp_path / name, name) for name in ("before.prom", "after.prom")])
 
 
 def test_rules_of_what_feeds_what_name_quantities_that_there_are() -> None:
