@@ -31,7 +31,7 @@ def seeds() -> Iterator[int]:
         number += 1
 
 
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", [*seeds()])
 def test_a_planted_cause_is_named_or_left_open_and_never_denied(seed: int) -> None:
     one = measured(seed)
     truth = one.expected
