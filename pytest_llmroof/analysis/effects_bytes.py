@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pytest_llmroof.analysis.constants import remedy_constant, remedy_range
 from pytest_llmroof.analysis.facts import DecodeFacts
-from pytest_llmroof.analysis.situation import Effect, Situation, durations
+from pytest_llmroof.analysis.situation import Effect, Situation, durations, numbers
 from pytest_llmroof.roofline.cost import costed, memory_fit, step_cost
 from pytest_llmroof.roofline.deployment import ELEMENT_BYTES, Deployment
 from pytest_llmroof.roofline.step import Step
@@ -132,7 +132,7 @@ def _changed(situation: Situation, change: Callable[[Deployment], Deployment]) -
     new_floor = situation.scaled_floor(before[1], after[1])
     low, high = situation.after(new_floor)
     mbu_low, mbu_high = sorted((after[1].memory_seconds / high, after[1].memory_seconds / low))
-    note = f"; decode MBU then {mbu_low * 100:.0f} .. {mbu_high * 100:.0f} %"
+    note = f"; decode MBU then {numbers(f'{mbu_low * 100:.0f}', f'{mbu_high * 100:.0f}')} %"
     fill = {
         "bytes_before": f"{before[0].bytes / 1e9:.1f}",
         "bytes_after": f"{after[0].bytes / 1e9:.1f} GB",
@@ -194,7 +194,7 @@ def _throughput(
         now = facts.generated_tokens / facts.duration_seconds
     low, high = (now * batch / seconds / rate for seconds in reversed(times))
     text = (
-        f"{grouped(now)} tok/s toward {grouped(low)} .. {grouped(high)} tok/s at batch {grouped(batch)}; "
+        f"{grouped(now)} tok/s toward {numbers(grouped(low), grouped(high))} tok/s at batch {grouped(batch)}; "
         f"step {durations(situation.total, situation.total)} becomes {durations(*times)}"
     )
     gain = ((low + high) / 2 - now) / now

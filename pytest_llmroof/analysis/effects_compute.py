@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pytest_llmroof.analysis.attribute_ttft import own_prompt
 from pytest_llmroof.analysis.constants import reach, remedy_constant, remedy_range
-from pytest_llmroof.analysis.situation import Effect, Situation, duration, durations
+from pytest_llmroof.analysis.situation import Effect, Situation, duration, durations, numbers
 from pytest_llmroof.roofline.cost import costed, model_flops, step_cost
 from pytest_llmroof.roofline.deployment import Deployment, element_bytes
 from pytest_llmroof.roofline.step import Prefill, Step
@@ -149,4 +149,4 @@ def _rate(situation: Situation, low: float, high: float) -> str:
     if situation.attribution is None or situation.attribution.of != "prefill" or not tokens:
         return ""
     now = tokens / situation.total
-    return f"; {grouped(now)} prompt tok/s toward {grouped(tokens / high)} .. {grouped(tokens / low)}"
+    return f"; {grouped(now)} prompt tok/s toward {numbers(grouped(tokens / high), grouped(tokens / low))}"

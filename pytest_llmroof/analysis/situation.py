@@ -177,3 +177,8 @@ def durations(low: float, high: float) -> str:
         return first
     number, _, unit = first.partition(" ")
     return f"{number if unit == second.partition(' ')[2] else first} .. {second}"
+
+
+def numbers(low: str, high: str) -> str:
+    """``14 594 .. 17 864``, or one number where both read the same."""
+    return low if low == high else f"{low} .. {high}"

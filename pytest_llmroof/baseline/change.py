@@ -23,6 +23,7 @@ TTFT: Final = "ttft"
 _TIME_OF: Final = {"decode": DECODE, "prefill": TTFT, "ttft": TTFT}
 _FAMILY_OF: Final = {DECODE: "decode", TTFT: "ttft"}
 _FLOORS: Final = ("memory floor: weights", "memory floor: KV", "compute floor", "interleaved prefill")
+_UNKNOWN: Final = "not attributed"
 #: What the attribution leaves of the engine's part, as a share of it, before that is said.
 _LEFT: Final = 0.02
 
@@ -153,7 +154,11 @@ def _engine_parts(time: str, there: Document, here: Document, engine: float) -> 
         for cause in dict.fromkeys([*after, *before])
     ]
     left = engine - sum(part["seconds"] for part in parts)
-    return [*parts, _remainder(left)] if abs(left) > _LEFT * abs(engine) else parts
+    if abs(left) <= _LEFT * abs(engine):
+        return parts
+    # What the attributions did not attribute is no more known than what they leave between them: one part.
+    named = [part for part in parts if part["cause"] != _UNKNOWN]
+    return [*named, _remainder(left + sum(part["seconds"] for part in parts if part["cause"] == _UNKNOWN))]
 
 
 def _shares(time: str, window: Document) -> dict[str, list[Mapping[str, Any]]] | None:
@@ -185,7 +190,7 @@ def _part(of: str, cause: str, before: float | None, after: float | None, observ
 
 
 def _remainder(seconds: float) -> Document:
-    return {**_part("engine", "not attributed", None, None, False), "seconds": seconds}
+    return {**_part("engine", _UNKNOWN, None, None, False), "seconds": seconds}
 
 
 def _facts(there: Document, here: Document) -> list[Document]:

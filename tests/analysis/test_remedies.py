@@ -29,7 +29,7 @@ from pytest_llmroof.analysis.facts import PrefillFacts, WindowFacts
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.remedies import EFFECTS, remedies
 from pytest_llmroof.analysis.scenarios import LETTERS, scenarios
-from pytest_llmroof.analysis.situation import Situation
+from pytest_llmroof.analysis.situation import Situation, durations, numbers
 from pytest_llmroof.roofline.catalogue import accelerator
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.roofline.models.figures import Figures
@@ -471,3 +471,10 @@ def test_nothing_is_offered_without_model_and_gpu(letter: str) -> None:
 def test_every_effect_in_the_data_is_computed_and_every_computation_used() -> None:
     written = {entry.effect for scenario in scenarios().values() for entry in scenario.remedies}
     assert written == set(EFFECTS)
+
+
+def test_a_range_whose_ends_read_the_same_is_one_figure() -> None:
+    assert numbers("14 594", "17 864") == "14 594 .. 17 864"
+    assert numbers("6600", "6600") == "6600"
+    assert durations(0.0173, 0.01902) == "17.3 .. 19.0 ms"
+    assert durations(0.01731, 0.01733) == "17.3 ms"

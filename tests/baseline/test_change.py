@@ -8,6 +8,7 @@ from typing import Any
 
 import assessments as made
 import pytest
+from reportschema import valid
 
 from pytest_llmroof.baseline.change import with_change
 from pytest_llmroof.baseline.matching import Baselines
@@ -38,8 +39,15 @@ def baseline(tmp_path: Path, edit: Any = None, name: str = "y.json") -> Baseline
     return Baselines([Place(path, name)])
 
 
+def compared(here: dict[str, Any], baselines: Baselines) -> dict[str, Any]:
+    """The window with what changed; a report of it follows the published schema, so that it can be read again."""
+    window = with_change(here, made.TP4, baselines)
+    valid(json.loads(json.dumps(report_document([window], labels={}, created="2026-11-29T03:00:00Z"))))
+    return window
+
+
 def changed(baselines: Baselines) -> dict[str, Any]:
-    change = with_change(window_document(made.assessment()), made.TP4, baselines)["change"]
+    change = compared(window_document(made.assessment()), baselines)["change"]
     assert isinstance(change, dict)
     return change
 
@@ -163,21 +171,41 @@ def test_times_share_a_unit_and_add_up_as_printed(tmp_path: Path, before: float,
 def test_ttft_splits_into_queue_floor_and_rest(tmp_path: Path) -> None:
     def faster(window: dict[str, Any]) -> None:
         facts, measured = window["facts"], window["measurements"]
-        floor = {"seconds": 0.04, "memory_bound": False, "weights_seconds": 0.01, "kv_seconds": 0.0}
+        floor = {**facts["decode"]["floor"], "seconds": 0.04, "memory_bound": False, "weights_seconds": 0.01,
+                 "kv_seconds": 0.0}  # fmt: skip
         facts["own_prompt"] = {"tokens": 1000.0, "cached": 0.0, "floor": floor}
         for metric, value in (("ttft.mean", 0.2), ("queue.mean", 0.05)):
-            measured[metric] = {"value": value, "low": value, "high": value}
+            measured[metric] = {**measured["itl.mean"], "value": value, "low": value, "high": value}
 
     here = window_document(made.assessment())
     faster(here)
     here["facts"]["own_prompt"]["floor"] = {**here["facts"]["own_prompt"]["floor"], "seconds": 0.07}
-    here["measurements"]["ttft.mean"] = {"value": 0.5, "low": 0.5, "high": 0.5}
-    here["measurements"]["queue.mean"] = {"value": 0.25, "low": 0.25, "high": 0.25}
+    here["measurements"]["ttft.mean"] |= {"value": 0.5, "low": 0.5, "high": 0.5}
+    here["measurements"]["queue.mean"] |= {"value": 0.25, "low": 0.25, "high": 0.25}
     here["gates"][0] = {**here["gates"][0], "family": "ttft"}
-    change = with_change(here, made.TP4, baseline(tmp_path, faster))["changes"]["ttft"]
+    change = compared(here, baseline(tmp_path, faster))["changes"]["ttft"]
     # 200 -> 500 ms: queue +200, the prompt's floor +30, and 70 left for the engine.
     assert change["queue_seconds"] == pytest.approx(0.2)
     assert change["traffic_seconds"] == pytest.approx(0.03)
     assert change["engine_seconds"] == pytest.approx(0.07)
     assert "CHANGE TTFT 200 -> 500 ms (+300)" in text(change)
     assert "queue +200 ms" in text(change)
+    # The time to the first token was not attributed: nothing is known of the engine's part but its size.
+    assert [part for part in change["parts"] if part["of"] == "engine"] == [
+        {"of": "engine", "cause": "not attributed", "before_seconds": None, "after_seconds": None,
+         "seconds": pytest.approx(0.07), "observed": False}
+    ]  # fmt: skip
+
+
+def test_what_two_attributions_leave_between_them_is_one_part(tmp_path: Path) -> None:
+    def other_causes(window: dict[str, Any]) -> None:
+        window["attribution"] = [share for share in window["attribution"] if "floor" in share["cause"]]
+        window["attribution"].append(
+            {"cause": "not attributed", "seconds": 0.001, "share": 0.04, "observed": False, "estimated": False}
+        )
+
+    change = changed(baseline(tmp_path, other_causes))
+    engine = [part for part in change["parts"] if part["of"] == "engine"]
+    assert [part["cause"] for part in engine].count("not attributed") == 1
+    assert sum(part["seconds"] for part in engine) == pytest.approx(change["engine_seconds"])
+    assert text(change).partition("of it ")[2].count("not attributed") <= 1
