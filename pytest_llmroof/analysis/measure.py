@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
+from pytest_llmroof.analysis.beyond import within_reach
 from pytest_llmroof.analysis.clientfacts import belongs
 from pytest_llmroof.analysis.clientlatency import all_failed, belied, client_metric
 from pytest_llmroof.analysis.clientwords import source_of
@@ -22,11 +23,12 @@ from pytest_llmroof.analysis.hardwaremetrics import HARDWARE, hardware_metric
 from pytest_llmroof.analysis.latency import LATENCIES, latency_statistic
 from pytest_llmroof.analysis.measurement import Alternative, Impossible, Measurement, NoData, Outcome, View
 from pytest_llmroof.analysis.metrics import Metric, find_metric, metric_names, metric_of
+from pytest_llmroof.analysis.prefillmetrics import prefill_metric
 from pytest_llmroof.analysis.rates import RATES
 from pytest_llmroof.analysis.sources import lacks
-from pytest_llmroof.analysis.thresholds import remedy, threshold
+from pytest_llmroof.analysis.thresholds import remedy
 from pytest_llmroof.analysis.vendors import elsewhere_for, remedy_for, vendor_of
-from pytest_llmroof.analysis.workmetrics import prefill_metric, window_metric
+from pytest_llmroof.analysis.windowmetrics import window_metric
 from pytest_llmroof.data import load
 from pytest_llmroof.errors import ConfigError
 from pytest_llmroof.profiles.profile import Profile
@@ -95,7 +97,7 @@ class Measurements(Mapping[str, Outcome]):
         measured = self._sound(name, metric, self._taken(name, metric))
         if not isinstance(measured, Measurement) or metric.needs != ("gpu", "model") or not self._alternatives:
             return measured
-        return replace(measured, alternatives=self._with_other_assumptions(measured), doubted=_beyond(measured))
+        return within_reach(self.facts, replace(measured, alternatives=self._with_other_assumptions(measured)))
 
     def _taken(self, name: str, metric: Metric) -> Outcome:
         """The metric by whoever measures it, of inputs that are taken to be sound."""
@@ -143,19 +145,6 @@ class Measurements(Mapping[str, Outcome]):
             if isinstance(outcome, Measurement) and outcome.value != measured.value:
                 found.append(Alternative(assumption, outcome.value))
         return tuple(found)
-
-
-def _beyond(measured: Measurement) -> str | None:
-    """Why a utilisation is in doubt: it lies above the peak, by less than what errors of measuring explain.
-
-    Further above it the inputs contradict each other.
-    """
-    if measured.unit != "fraction" or measured.low <= 1 + threshold("beyond"):
-        return None
-    return (
-        f"{measured.low * 100:.3g} % of a peak is more than any hardware reaches, though not by more than errors of "
-        "measuring explain"
-    )
 
 
 #: Metrics without a model that contradictions may spoil, too.

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from made_windows import GOLDEN_GPU, around, deployment, engine, figures, moving, window
 
+from pytest_llmroof.analysis.beyond import within_reach
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.measure import Measurements, measure
 from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData, Outcome
+from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.telemetry.window import Engine, Series, Window
 
@@ -233,3 +235,37 @@ def test_tokens_that_are_not_counted_make_a_lower_bound(lost: tuple[str, ...], c
     assert mfu.bounded.high == math.inf
     assert mfu.judged_by == "bounds"
     assert f"{left_out} are not counted here" in mfu.method
+
+
+def test_steps_that_nobody_tells_leave_a_lower_bound() -> None:
+    # Of 3 000 prompt tokens 8 x 100 may be from before the first sample. With 24 000 decoded ones, 26 200 x 16e9 /
+    # 989e12 = 0.424 s of 60; how often the weights were read for them is not known. Nor is which part of the 60 s was
+    # prefill's: at the least its tokens took all of it.
+    made = decoding()
+    untold = replace(made, histograms={name: held for name, held in made.histograms.items() if name != "itl"})
+    m = of(window(untold))
+    efficiency = measured(m["roofline.efficiency"])
+    assert efficiency.value == efficiency.bounded.low == pytest.approx(26_200 * 16e9 / 989e12 / 60)
+    assert efficiency.bounded.high == math.inf
+    assert "nothing tells the decode steps" in (efficiency.undecided or "")
+    mfu = measured(m["prefill.mfu"])
+    assert mfu.value == mfu.bounded.low == pytest.approx(2_200 * 16e9 / (989e12 * 60))
+    assert mfu.judged_by == "bounds"
+    assert "nothing tells prefill's part of the time" in (mfu.undecided or "")
+
+
+def test_only_what_errors_of_measuring_explain_is_said_to_be_explained_by_them() -> None:
+    facts = of(window(decoding())).facts
+
+    def reached(share: float) -> Measurement | Impossible:
+        return within_reach(facts, Measurement("decode.mbu", Bounded.exactly(share), "fraction", "vllm", "how"))
+
+    slightly, far, below = reached(1.016), reached(2.39), reached(0.9)
+    assert isinstance(slightly, Measurement)
+    assert slightly.doubted == (
+        "102 % of a peak is more than any hardware reaches, though not by more than errors of measuring explain"
+    )
+    assert isinstance(far, Impossible)
+    assert "239 % of a peak is more than any hardware reaches, and by more than errors of measuring" in far.reason
+    assert isinstance(below, Measurement)
+    assert below.doubted is None
