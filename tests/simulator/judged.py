@@ -71,7 +71,8 @@ def expected(run: Run) -> Expected:
         return Expected("window", "G" if idle > CLEARLY_IDLE else None, True, True, None, *lost)
     if planted.startswith("E"):
         queue = queue_share(run) or 0.0
-        return Expected("ttft", "E" if queue > CLEARLY_QUEUED else None, True, True, usable, *lost)
+        told = run.plan.flavour != "sglang 0.4.8"  # exports neither the time in its queue nor that of prefill
+        return Expected("ttft", "E" if told and queue > CLEARLY_QUEUED else None, True, True, usable, *lost)
     family = "prefill" if prefill else "decode"
     typical = prefill or beside_decoding(run) <= UNSEEN
     letter = _of_prefill(run, shares) if prefill else _of_decode(run, shares)
