@@ -76,7 +76,7 @@ def acceptance_rate(facts: WindowFacts, metric: str) -> Outcome:
     if drafted is None or accepted is None:
         return not_exported(facts, metric, "count of draft tokens", "speculative")
     if not drafted:
-        return NoData(metric, "no token was drafted in this window", remedy("speculative"))
+        return NoData(metric, "no token was drafted in this window", remedy("speculative", facts.window.kind))
     how = "accepted over drafted tokens"
     return _share(facts, metric, accepted, drafted, how, "accepted_tokens", "draft_tokens")
 
@@ -91,7 +91,7 @@ def tokens_per_step(facts: WindowFacts, metric: str) -> Outcome:
     if drafts is None or accepted is None:
         return not_exported(facts, metric, "count of drafts", "speculative")
     if not drafts:
-        return NoData(metric, "nothing was drafted in this window", remedy("speculative"))
+        return NoData(metric, "nothing was drafted in this window", remedy("speculative", facts.window.kind))
     how = "1 + accepted tokens over verify steps, which are counted per sequence"
     return _exact(facts, metric, 1 + accepted / drafts, "count", how, drafts, "accepted_tokens", "draft_steps")
 

@@ -103,7 +103,7 @@ def not_exported(facts: WindowFacts, metric: str, what: str, key: str) -> NoData
     if unusable := _unusable(facts.window, metric):
         found = f"{facts.window.engine_title} gives no usable {what}: {'; '.join(unusable[:2])} ({where})"
         return NoData(metric, found, "scrape the server again, whole pages as they come")
-    return NoData(metric, f"{facts.window.engine_title} exports no {what} in {where}", remedy(key))
+    return NoData(metric, f"{facts.window.engine_title} exports no {what} in {where}", remedy(key, facts.window.kind))
 
 
 def _unusable(window: Window, metric: str) -> list[str]:

@@ -14,6 +14,9 @@ def threshold(name: str) -> float:
 
 
 @cache
-def remedy(name: str) -> str:
-    """What to collect, with the command, by a key of ``measuring.yaml``."""
-    return str(load("measuring.yaml")["remedies"][name])
+def remedy(name: str, engine: str = "vllm") -> str:
+    """What to collect, with the command, by a key of ``measuring.yaml``; in an engine's own words where it has some."""
+    measuring = load("measuring.yaml")
+    words = measuring["remedies_of_engines"]
+    own = {} if engine == "vllm" else {**words["other"], **words.get(engine, {})}
+    return str(own.get(name) or measuring["remedies"][name])

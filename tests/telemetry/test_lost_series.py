@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from engine_pages import Page, llamacpp, sglang, trtllm
+from engine_pages import Page, dynamo, llamacpp, lmdeploy, sglang, trtllm
 from engine_pages import write as write_engine
 from vllm_pages import write_pages
 
@@ -143,3 +143,16 @@ def test_rules_of_what_feeds_what_name_quantities_that_there_are() -> None:
     assert rules
     for rule in rules:
         assert {name for key, names in rule.items() if key != "event" for name in names} <= known
+
+
+@pytest.mark.parametrize(("engine", "says"), [
+    (sglang, "sglang.launch_server ... --speculative-algorithm"),
+    (lmdeploy, "lmdeploy serve api_server ... --speculative-algorithm"),
+    (dynamo, "start the server with speculative decoding or leave the gate out"),
+])  # fmt: skip
+def test_a_remedy_speaks_the_engine_s_own_words(tmp_path: Path, engine: Page, says: str) -> None:
+    write_engine(tmp_path, engine)
+    (found,) = verdicts(tmp_path, ["speculative.acceptance_rate >= 50%"])
+    assert isinstance(found.outcome, NoData)
+    assert says in (found.outcome.remedy or "")
+    assert "vllm" not in (found.outcome.remedy or "")
