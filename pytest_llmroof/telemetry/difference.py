@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pytest_llmroof.telemetry.engines import EngineNames
-from pytest_llmroof.telemetry.feeding import counts_of, must_be_fed
+from pytest_llmroof.telemetry.feeding import is_unfed, same_requests
 from pytest_llmroof.telemetry.gathering import Buckets
 from pytest_llmroof.telemetry.snapshot import Snapshot
 from pytest_llmroof.telemetry.window import Histogram
@@ -116,7 +116,7 @@ def _counters(found: Difference, earlier: Snapshot | None, later: Snapshot, engi
                 found.without(quantity, _not_in_both(later.names[quantity]))
                 continue
             base = 0.0
-        elif not base and value and earlier is not None and not _unfed(earlier, quantity, engine):
+        elif not base and value and earlier is not None and not is_unfed(earlier, quantity, engine):
             # Only its siblings are there, of other labels: the one that counts was lost.
             found.without(quantity, _not_in_both(later.names[quantity]))
             continue
@@ -148,13 +148,8 @@ def _starts_at_zero(earlier: Snapshot | None, later: Snapshot, quantity: str, en
         return not earlier.counters.get(quantity) and (buckets is None or not buckets.count)
     if not engine.labels("model") and not engine.labels("rank"):
         # Series without labels are there from the start: one that is declared and has no sample was lost.
-        return engine.absent_until_fed and _unfed(earlier, quantity, engine)
-    return (quantity in earlier.declared or engine.absent_until_fed) and _unfed(earlier, quantity, engine)
-
-
-def _unfed(earlier: Snapshot, quantity: str, engine: EngineNames) -> bool:
-    """Whether nothing on a page shows that a quantity, which it lacks, had been counted."""
-    return quantity not in must_be_fed(counts_of(earlier, engine))
+        return engine.absent_until_fed and is_unfed(earlier, quantity, engine)
+    return (quantity in earlier.declared or engine.absent_until_fed) and is_unfed(earlier, quantity, engine)
 
 
 def _not_in_both(name: str, missing: str = "first") -> str:
@@ -216,6 +211,14 @@ def _finished(found: Difference, earlier: Snapshot | None, later: Snapshot, engi
         return
     found.finished = {reason: value - before.get(reason, 0.0) for reason, value in later.finished.items()}
     aborted, errored = engine.finished_reasons
+    observed = found.histograms.get("e2e")
+    if observed is not None and not same_requests(found.finished, observed.count, aborted | errored):
+        problem = f"{found.names['requests_finished']} and {found.names['e2e']} count different requests"
+        for quantity in ("requests_finished", "e2e"):
+            found.without(quantity, problem)
+        found.finished = {}
+        found.histograms.pop("e2e")
+        return
     # Some count those that failed apart from those that finished.
     apart = {name: found.counters.get(name, 0.0) for name in ("requests_aborted", "requests_errored")}
     found.counters["requests_finished"] = sum(found.finished.values()) + sum(apart.values())

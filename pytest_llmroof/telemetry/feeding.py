@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from pytest_llmroof.data import load
 from pytest_llmroof.telemetry.engines import EngineNames
 from pytest_llmroof.telemetry.snapshot import Snapshot
 from pytest_llmroof.telemetry.window import Engine
+
+#: A page is not written at one instant: two counts of the same requests may be apart by this share and this number.
+_APART_SHARE: Final = 0.02
+_APART: Final = 2
 
 
 def must_be_fed(counts: Mapping[str, float]) -> frozenset[str]:
@@ -35,3 +39,17 @@ def _counts(counted: Snapshot | Engine, kind: EngineNames) -> Iterator[tuple[str
         yield quantity, histogram.count
     failed = frozenset().union(*kind.finished_reasons)
     yield "requests_served", sum(count for reason, count in counted.finished.items() if reason not in failed)
+
+
+def is_unfed(page: Snapshot, quantity: str, kind: EngineNames) -> bool:
+    """Whether nothing on a page shows that a quantity, which it lacks, had been counted."""
+    return quantity not in must_be_fed(counts_of(page, kind))
+
+
+def same_requests(finished: Mapping[str, float], observed: float, failed: frozenset[str]) -> bool:
+    """Whether latencies of ``observed`` requests are of those that finished; those that failed may have none."""
+    served = sum(count for reason, count in finished.items() if reason not in failed)
+    return (
+        served <= observed * (1 + _APART_SHARE) + _APART
+        and observed <= sum(finished.values()) * (1 + _APART_SHARE) + _APART
+    )

@@ -156,3 +156,15 @@ def test_a_remedy_speaks_the_engine_s_own_words(tmp_path: Path, engine: Page, sa
     assert isinstance(found.outcome, NoData)
     assert says in (found.outcome.remedy or "")
     assert "vllm" not in (found.outcome.remedy or "")
+
+
+@pytest.mark.parametrize("pages", [["before.prom"], ["before.prom", "after.prom"]])
+def test_requests_without_those_of_the_usual_reason_are_not_all(tmp_path: Path, pages: list[str]) -> None:
+    # 142 requests end by length, and have a latency each. Without the 14 before the first page 156 would have ended,
+    # and without the reason none: neither count speaks for the other where they differ.
+    write_pages(tmp_path, requests=142)
+    gates = ["requests_per_second <= 3", "e2e.mean <= 100 s"]
+    assert [one.word for one in verdicts(tmp_path, gates)] == ["pass", "pass"]
+    for page in pages:
+        cut(tmp_path / page, series("vllm:request_success_total", 'finished_reason="length"'))
+    assert [one.word for one in verdicts(tmp_path, gates)] == ["no data", "no data"]
