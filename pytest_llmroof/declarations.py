@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pytest
 
-from pytest_llmroof.formats import REPORT_WRITERS
-
 #: What ``--llmroof-list`` can print.
 LISTS: Final = ("gpus", "models", "metrics", "scenarios", "engines")
+#: The endings of ``formats.REPORT_WRITERS``, which is not imported for their sake: a module costs every run of pytest.
+REPORTS: Final = ".json, .html, .xml, .md, .prom"
 PHASES: Final = ("decode", "prefill", "mixed")
 
 
@@ -93,7 +93,7 @@ def declared_options() -> dict[str, dict[str, Any]]:
         },
         "report": {
             "metavar": "FILE", "action": "append", "default": [], "type": _report,
-            "help": f"write a report; the ending chooses its kind: {', '.join(REPORT_WRITERS)}; repeatable",
+            "help": f"write a report; the ending chooses its kind: {REPORTS}; repeatable",
         },
         "strict": {
             "action": "store_true",
@@ -159,6 +159,8 @@ def path_text(text: str) -> str:
 
 
 def _report(text: str) -> str:
+    from pytest_llmroof.formats import REPORT_WRITERS
+
     if Path(text).suffix not in REPORT_WRITERS:
         raise argparse.ArgumentTypeError(
             f"{text!r} must end in {' or '.join(REPORT_WRITERS)}: the ending chooses the kind of report"

@@ -1,6 +1,6 @@
 """The kinds of reports: a file's ending, and the function of a path and a document that writes it.
 
-A module of its own, and light: an unused plugin declares its options from it, and `render` works without pytest.
+A module of its own, since `render` works without pytest.
 """
 
 from __future__ import annotations

@@ -1,15 +1,19 @@
-"""The pytest side: every hook hands on in a line or two. Only pytest and the standard library are imported here."""
+"""The pytest side: hooks and fixtures hand on in a line or two. Only pytest and the standard library are imported."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_llmroof import aggregate, declarations, options
-from pytest_llmroof.fixtures import llmroof, llmroof_factory, llmroof_gpu, llmroof_probe
+
+if TYPE_CHECKING:
+    from pytest_llmroof.fixture_windows import TestWindow, WindowFactory
+    from pytest_llmroof.probing import Probe
+    from pytest_llmroof.roofline.accelerator import Accelerator
 
 __all__ = ["llmroof", "llmroof_factory", "llmroof_gpu", "llmroof_probe"]
 
@@ -110,3 +114,43 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     from pytest_llmroof.markers import judged_body
 
     return (yield from judged_body(item))
+
+
+@pytest.fixture
+def llmroof(request: pytest.FixtureRequest) -> TestWindow:
+    """The window that the test's ``llmroof`` marks describe: its measurements as a mapping, ``check()``, ``diagnosis``.
+
+    ``llmroof["decode.mbu"].value`` is a number; a metric that was not measured raises a KeyError that says why.
+    """
+    from pytest_llmroof.fixture_windows import TestWindow
+    from pytest_llmroof.markers import marked_spec
+
+    node = request.node
+    return TestWindow(request.config, lambda: marked_spec(node), node)
+
+
+@pytest.fixture(scope="session")
+def llmroof_factory(pytestconfig: pytest.Config) -> WindowFactory:
+    """Windows for fixtures of module or session scope: ``llmroof_factory.window(telemetry=[...], base=...)``."""
+    from pytest_llmroof.fixture_windows import WindowFactory
+
+    return WindowFactory(pytestconfig)
+
+
+@pytest.fixture
+def llmroof_probe(request: pytest.FixtureRequest) -> Probe:
+    """A load of one phase against an OpenAI-compatible endpoint: ``llmroof_probe.decode(batch=8).check(...)``.
+
+    ``prefill(...)`` and ``decode(...)`` send their requests at once and give a window with what client and server saw.
+    """
+    from pytest_llmroof.probing import probe_of
+
+    return probe_of(request.node)
+
+
+@pytest.fixture(scope="session")
+def llmroof_gpu(pytestconfig: pytest.Config) -> Accelerator:
+    """The accelerator of ``--llmroof-gpu`` or of the ini file: peaks, bandwidth, ridge."""
+    from pytest_llmroof.fixture_windows import session_accelerator
+
+    return session_accelerator(pytestconfig)

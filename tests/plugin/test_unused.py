@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_llmroof.declarations import REPORTS
+from pytest_llmroof.formats import REPORT_WRITERS
+
 #: What a run without gates must not pay for, to its very end.
 HEAVY = (
     "numpy", "yaml", "requests", "urllib3", "jsonschema", "junit_xml", "jinja2",
@@ -44,8 +47,8 @@ def test_nothing_is_imported_to_the_end_of_the_session(pytester: pytest.Pytester
     heavy, ours = (pytester.path / "modules").read_text().split("|")
     assert heavy == ""
     assert ours.split() == [
-        "pytest_llmroof", "pytest_llmroof.aggregate", "pytest_llmroof.declarations", "pytest_llmroof.fixtures",
-        "pytest_llmroof.formats", "pytest_llmroof.hookspecs", "pytest_llmroof.options", "pytest_llmroof.plugin",
+        "pytest_llmroof", "pytest_llmroof.aggregate", "pytest_llmroof.declarations", "pytest_llmroof.hookspecs",
+        "pytest_llmroof.options", "pytest_llmroof.plugin",
     ]  # fmt: skip
 
 
@@ -64,3 +67,7 @@ def test_it_can_be_switched_off(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=1)
     result = pytester.runpytest_subprocess("-p", "no:llmroof", "--llmroof-gpu=h100")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_the_endings_of_reports_that_help_names_are_those_there_are() -> None:
+    assert REPORTS.split(", ") == list(REPORT_WRITERS)
