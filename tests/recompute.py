@@ -162,7 +162,7 @@ def _found(pattern: str, text: str) -> Printed | None:
 
 def _headline(result: Recomputed, line: str) -> None:
     match = re.match(
-        rf"found ({_NUMBER}(?: [^\s,]+)?), expected (\S+) ([<>]=?) (.*?) \(({_NUMBER}) (points|%) (short|over)", line
+        rf"found ({_NUMBER}(?: [^\s,]+)?), expected (\S+) ([<>]=?) (.*?) \(({_NUMBER}) (points?|%) (short|over)", line
     )
     result.expect("length", len(line) <= 200, f"{len(line)} characters")
     if not match:
@@ -178,7 +178,7 @@ def _headline(result: Recomputed, line: str) -> None:
     exact = (border.low, border.high) if written else (_middle(border),)
     distance = printed(f"{away} %")
     ends = [
-        abs(end - limit_end) if kind == "points" else abs(end / limit_end - 1)
+        abs(end - limit_end) if kind != "%" else abs(end / limit_end - 1)
         for end in (value.low, value.high)
         for limit_end in exact
     ]

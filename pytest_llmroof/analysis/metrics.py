@@ -91,7 +91,7 @@ def _metrics() -> list[Metric]:
         Metric("errors.rate", "fraction", "share of finished requests that failed or were aborted", "none"),
         Metric("goodput", "fraction", "share of requests that meet all the limits named", "window", (), (), True),
         Metric("timeline.busy", "fraction", "time that a kernel or graph replay ran", "idle"),
-        Metric("timeline.idle", "fraction", "time that none ran", "idle"),
+        Metric("timeline.idle", "fraction", "time that no kernel or graph replay ran", "idle"),
         Metric("timeline.communication", "fraction", "time that communication kernels ran", "communication"),
         Metric("timeline.communication_exposed", "fraction", "communication that no computation hid", "communication"),
         Metric("timeline.host_bound_idle", "fraction", "idle time that waited for the host", "idle"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from pytest_llmroof.analysis.metrics import OF_WINDOW
-from pytest_llmroof.report.figures import percentages, quantity, short_count
+from pytest_llmroof.report.figures import percentages, quantity, short_count, yielding
 from pytest_llmroof.report.rows import Row
 from pytest_llmroof.report.wire import Document
 from pytest_llmroof.units import format_quantity, grouped
@@ -192,9 +192,8 @@ def step_time_row(window: Document, gate: Document) -> Row | None:
     if not shares or attributed is None or not explains(attributed["of"], gate["family"]):
         return None
     names, estimated = _named_shares(shares)
-    # What evidence and the finding in words say of the remainder is the same figure.
-    plain = list(names).index("not attributed") if "not attributed" in names else None
-    whole = dict(zip(names, percentages(list(names.values()), plain), strict=True))
+    # What evidence and the finding in words say of a share is the same figure.
+    whole = dict(zip(names, percentages(list(names.values()), yielding(list(names))), strict=True))
     parts = [
         f"{percent} % {name}{' (estimated)' if name in estimated else ''}"
         for name, percent in whole.items()

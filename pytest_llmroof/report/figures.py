@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from fractions import Fraction
@@ -23,6 +22,9 @@ _SHARES: Final = [
     ("three quarters", Fraction(3, 4)),
     ("nine tenths", Fraction(9, 10)),
 ]
+
+#: Causes whose share of a time evidence and the finding in words say, too.
+_SAID_ALONE: Final = ("idle", "exposed communication", "queue", "not attributed")
 
 
 def quantity(value: float | None, unit: Unit, digits: int = 3) -> str:
@@ -50,7 +52,8 @@ def distance(value: float, limit: float, unit: Unit, border: str | None = None) 
     shown, border = apart(value, limit, unit), border or precise(limit, unit)
     if unit == "fraction":
         decimals = max(_decimals(shown), _decimals(border))
-        return f"{abs(number_of(shown) - number_of(border)):.{decimals}f} points"
+        points = f"{abs(number_of(shown) - number_of(border)):.{decimals}f}"
+        return f"{points} point{'s' * (points != '1')}"
     if limit == 0:
         return shown
     return format_quantity(abs(value / limit - 1), "fraction")
@@ -70,18 +73,30 @@ def short_count(number: float) -> str:
     return f"{text.removesuffix('.0')}k"
 
 
-def percentages(shares: Sequence[float], plain: int | None = None) -> list[int]:
-    """Whole per cents that add up to the rounded whole: the largest remainders are rounded up, the others down.
+def percentages(shares: Sequence[float], yields: Sequence[int] = ()) -> list[int]:
+    """Whole per cents that add up to the rounded whole: each is rounded alone, as other lines say it.
 
-    The share at ``plain`` is rounded as it would be alone, since other lines say it alone.
+    What is then missing or too much is a point each of those at ``yields``, and of others only where there are too few:
+    of those whose rounding was the worst first.
     """
     exact = [share * 100 for share in shares]
-    result = [round(part) if index == plain else math.floor(part) for index, part in enumerate(exact)]
-    missing = round(sum(exact)) - sum(result)
-    free = [index for index in range(len(exact)) if index != plain]
-    for index in sorted(free, key=lambda index: result[index] - exact[index])[:missing]:
-        result[index] += 1
+    result = [round(part) for part in exact]
+    gap = round(sum(exact)) - sum(result)
+    step = 1 if gap > 0 else -1
+    movable = [index for index in range(len(exact)) if result[index] + step >= 0]
+    movable.sort(key=lambda index: (index not in yields, step * (result[index] - exact[index])))
+    for index in movable[: abs(gap)]:
+        result[index] += step
     return result
+
+
+def yielding(causes: Sequence[str]) -> list[int]:
+    """Which shares of a time may be printed a point off, so that all add up: those that evidence does not say alone.
+
+    Where it says all of them, what is not attributed.
+    """
+    others = [index for index, cause in enumerate(causes) if not cause.startswith(_SAID_ALONE)]
+    return others or [index for index, cause in enumerate(causes) if cause == "not attributed"]
 
 
 def share_in_words(share: float) -> str:

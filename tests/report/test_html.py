@@ -219,3 +219,10 @@ def test_jinja_is_imported_when_a_page_is_written_and_not_before() -> None:
     code = "import sys, pytest_llmroof.report.html; print('jinja2' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_one_measurement_is_not_several() -> None:
+    window = window_document(made.assessment(made.flagship_verdict()))
+    window["measurements"] = dict([next(iter(window["measurements"].items()))])
+    page = render(report_document([window], labels={}, created="2026-11-29T12:00:00Z"))
+    assert re.search(r"\b1 measurement</span>", page)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pytest_llmroof.report.figures import percentages, quantity
+from pytest_llmroof.report.figures import percentages, quantity, yielding
 from pytest_llmroof.report.headline import one_line
 from pytest_llmroof.report.wire import Document
 
@@ -87,8 +87,7 @@ def bar(window: Document) -> Bar | None:
 
 def _parts(shares: Sequence[Document]) -> tuple[Part, ...]:
     causes = [share["cause"] for share in shares]
-    plain = causes.index("not attributed") if "not attributed" in causes else None
-    whole = percentages([share["share"] for share in shares], plain)
+    whole = percentages([share["share"] for share in shares], yielding(causes))
     parts, start = [], 0.0
     for share, percent in zip(shares, whole, strict=True):
         parts.append(
