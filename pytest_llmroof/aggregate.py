@@ -257,4 +257,6 @@ def _is_gate(nodeid: str) -> bool:
 def _reason(report: pytest.TestReport) -> str:
     if report.when == "setup":
         return "skipped" if report.skipped else "its setup failed"
-    return "the worker that ran it crashed" if report.failed else "skipped"
+    if report.failed:
+        return "an error ended it before it was judged" if report.when == "call" else "the worker that ran it crashed"
+    return "skipped"

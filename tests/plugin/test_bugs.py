@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -26,9 +27,12 @@ def test_a_mistake_in_measuring_fails_the_gates_of_its_window(project: Any, monk
     file.write_text(file.read_text() + "  bad:\n    phase: prefill\n    telemetry: [before.prom, after.prom]\n"
                     "    gates: [prefill.mfu >= 1%, ttft.p99 <= 2s]\n")  # fmt: skip
     monkeypatch.setattr("pytest_llmroof.assess.measuring.gather", wrong)
-    result = project.run("-rf")
+    result = project.run("-rf", "--llmroof-report=report.json")
     result.assert_outcomes(passed=1, failed=2)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
+    report = json.loads((project.pytester.path / "report.json").read_text(encoding="utf-8"))
+    told = [(gate["verdict"], gate["reason"]) for window in report["windows"] for gate in window["gates"]]
+    assert told.count(("not run", "an error ended it before it was judged")) == 2  # no worker is there to crash
     result.stdout.fnmatch_lines([SAID] * 2)
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
     assert len(result.outlines) < 40
