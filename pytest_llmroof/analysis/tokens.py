@@ -70,7 +70,8 @@ class Tokens:
 def count_tokens(window: Window) -> Tokens:
     """The tokens of all engines of a window (``window.only(engine)`` for one)."""
     prompt, generated = window.counter("prompt_tokens"), window.counter("generation_tokens")
-    computed = _summed([_computed(engine) for engine in window.engines])
+    lost = _is_unusable(window, "prompt_tokens_cached")
+    computed = _summed([_computed(engine, lost) for engine in window.engines])
     first = observations(window, "ttft")
     finished = finished_requests(window)
     mean_prompt = _mean(window, "prompt_length") or _ratio(prompt, first or finished)
@@ -132,8 +133,11 @@ def _begun(window: Window, first: float | None) -> float | None:
     return first if window.since_start or not requests_at(window, 0) else None
 
 
-def _computed(engine: Engine) -> float | None:
-    """Prompt tokens that passed through the model, by the best source that this engine has."""
+def _computed(engine: Engine, lost: bool) -> float | None:
+    """Prompt tokens that passed through the model, by the best source that this engine has.
+
+    Where the cached ones are ``lost`` whole prompts would be too many.
+    """
     counters, histograms = engine.counters, engine.histograms
     if "prompt_tokens_computed" in counters:
         return counters["prompt_tokens_computed"]
@@ -147,7 +151,7 @@ def _computed(engine: Engine) -> float | None:
     rates = engine.gauges.get("prefix_hit_rate")
     if prompt is not None and rates is not None and rates.values and rates.values[-1] > 0:
         return prompt * (1 - min(1.0, rates.values[-1]))
-    return prompt
+    return None if lost else prompt
 
 
 def tells_hits(window: Window) -> bool:

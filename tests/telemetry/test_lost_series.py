@@ -168,3 +168,12 @@ def test_requests_without_those_of_the_usual_reason_are_not_all(tmp_path: Path, 
     for page in pages:
         cut(tmp_path / page, series("vllm:request_success_total", 'finished_reason="length"'))
     assert [one.word for one in verdicts(tmp_path, gates)] == ["no data", "no data"]
+
+
+def test_prompts_whose_cached_tokens_are_lost_are_not_all_computed(tmp_path: Path) -> None:
+    # 100 requests of 500 prompt tokens, of which 100 were cached: 400 x 100 tokens in 60 s, not 500 x 100.
+    write_engine(tmp_path, trtllm)
+    gates = ["prefill.tokens_per_second >= 1"]
+    assert [one.word for one in verdicts(tmp_path, gates)] == ["pass"]
+    cut(tmp_path / "after.prom", series("trtllm_prompt_cached_tokens_total"))
+    assert [one.word for one in verdicts(tmp_path, gates)] == ["no data"]
