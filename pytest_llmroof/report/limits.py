@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Final
 
 from pytest_llmroof.report.figures import distance, precise, quantity
 from pytest_llmroof.report.wire import Document
 from pytest_llmroof.units import Unit
+
+#: Relative errors of sums of floating-point numbers lie far below.
+_DUST: Final = 1e-9
 
 
 def limit_text(gate: Document, basis: bool = False) -> str:
@@ -32,7 +36,9 @@ def baseline_text(gate: Document) -> str:
     counted = f"{reports} report{'s' * (reports > 1)}" + (f" of {windows} windows" if windows != reports else "")
     parts = [counted, f"median {quantity(baseline['value'], unit)}"]
     if baseline["spread"] is not None:
-        parts.append(f"spread {quantity(math.expm1(baseline['spread']), 'fraction', 2)}")
+        spread = math.expm1(baseline["spread"])
+        # Equal figures that were computed in another order differ in their last bits: no spread that anybody measured.
+        parts.append(f"spread {quantity(spread if spread > _DUST else 0.0, 'fraction', 2)}")
     elif windows > 1:
         parts.append(f"{quantity(baseline['low'], unit)} to {quantity(baseline['high'], unit)}")
     return ", ".join(parts)

@@ -26,7 +26,7 @@ from pytest_llmroof.report.figures import (
     short_count,
     yielding,
 )  # fmt: skip
-from pytest_llmroof.report.limits import supported_limit
+from pytest_llmroof.report.limits import baseline_text, supported_limit
 from pytest_llmroof.report.text import failing_text, headline
 from pytest_llmroof.units import Unit, grouped
 
@@ -287,3 +287,10 @@ def test_counts_and_shares_in_words() -> None:
 def test_a_limit_without_a_unit_is_printed_as_short_as_any_other() -> None:
     assert [precise(value, "count") for value in (5.63, 7.0, 0.125)] == ["5.63", "7", "0.125"]
     assert precise(2.5, "seconds") == "2.5 s"
+
+
+@pytest.mark.parametrize(("spread", "said"), [(6.3e-16, "0 %"), (0.0, "0 %"), (0.0121, "1.2 %"), (0.000021, "0.0021 %")])
+def test_the_last_bits_of_a_sum_are_no_spread(spread: float, said: str) -> None:
+    baseline = {"value": 0.0062, "windows": 2, "spread": spread, "reports": ["a.json", "b.json"]}
+    text = baseline_text({"unit": "seconds", "baseline": baseline})
+    assert text == f"2 reports, median 6.20 ms, spread {said}"
