@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from pytest_llmroof.extend import Metric, Remedy, Scenario
 
 
+def __dir__() -> list[str]:
+    """The hooks: pytest looks at each name here (see ``aggregate.Hooks``)."""
+    return [name for name in globals() if name.startswith("pytest_")]
+
+
 @pytest.hookspec
 def pytest_llmroof_accelerators(config: pytest.Config) -> Mapping[str, Mapping[str, object]] | None:
     """Accelerators beside the packaged ones: a name, and what a gate file's ``gpu:`` mapping would hold.

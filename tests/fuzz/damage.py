@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from benchmark_files import detailed, vllm_result
 
@@ -35,7 +36,8 @@ def damaged_windows() -> list[Seed]:
     """A seed for each file of each window that has gates to fail."""
     requests = [(0.05 + 0.001 * number, [0.02] * 9) for number in range(12)]
     # Only what its records say: a summary beside them that says something else would be believed where they are lost.
-    told = detailed(requests, **{key: None for key in vllm_result() if key.endswith("_ms")})
+    unsaid: Any = {key: None for key in vllm_result() if key.endswith("_ms")}
+    told = detailed(requests, **unsaid)
     results = [Seed(json.dumps(one, indent=1).encode(), "bench.json") for one in (vllm_result(), told)]
     gpus = [seed for seed in seeds.gpus() if len(seed.beside) > 1 or (not seed.beside and "smi" in seed.name)]
     return [*seeds.made_engines(), *results, *seeds.records()[:1], *gpus]
