@@ -128,7 +128,7 @@ live.take = dying
 def test_a_worker_that_dies_in_a_window_leaves_it_to_the_next(project: Any, server: Any) -> None:
     project.gates(window(server.url, "0.4s"))
     project.pytester.makeconftest(KILLER)
-    run = project.run("-n2")
+    run = project.run("-n2", apart=True)  # what conftest.py puts into a module would stay there
     assert sorted(run.verdicts) == ["not run", "pass"]
     assert 3 <= server.count() <= 8
 
@@ -164,7 +164,7 @@ def test_a_worker_that_is_killed_between_two_scrapes(project: Any, server: Any) 
     server.answer = answer
     project.gates(window(server.url, "0.4s"))
     project.pytester.makeconftest(NOTED)
-    run = project.run("-n2", apart=True)
+    run = project.run("-n2", apart=True)  # likewise
     assert run.rc == 1
     assert len(killed) == 1
     (document,) = valid(run.report)["windows"]

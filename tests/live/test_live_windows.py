@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from typing import Any
 
 import pytest
@@ -163,20 +164,16 @@ def test_a_variable_without_a_value_asks_nobody(project: Any, server: Any, monke
     assert server.count() == 0
 
 
-NO_NETWORK = """
-import socket
-
-def refuse(*_, **__):
+def _refuse(*_: object, **__: object) -> None:
     raise AssertionError("the network was touched")
 
-socket.socket.connect = socket.socket.connect_ex = refuse
-socket.getaddrinfo = socket.gethostbyname = refuse
-"""
 
-
-def test_nothing_touches_the_network_but_live_windows(project: Any) -> None:
+def test_nothing_touches_the_network_but_live_windows(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("connect", "connect_ex"):
+        monkeypatch.setattr(socket.socket, name, _refuse)
+    for name in ("getaddrinfo", "gethostbyname"):
+        monkeypatch.setattr(socket, name, _refuse)
     project.gates(window("http://some.host.invalid:8000/metrics"))
-    project.pytester.makeconftest(NO_NETWORK)
     project.pytester.makepyfile(
         "import pytest\n"
         "@pytest.mark.llmroof(telemetry='http://some.host.invalid/metrics')\n"

@@ -77,8 +77,9 @@ def pytest_deselected(options: list[str], total: int) -> int:
 
 def test_last_failed_runs_what_failed(project: Any) -> None:
     project.gates(PASSES, FAILS)
-    project.run().assert_outcomes(passed=1, failed=1)
-    result = project.run("--lf")
+    # What other runs here do without.
+    project.pytester.runpytest_inprocess("-W", "error").assert_outcomes(passed=1, failed=1)
+    result = project.pytester.runpytest_inprocess("-W", "error", "--lf")
     result.assert_outcomes(failed=1, deselected=1)
 
 
