@@ -95,10 +95,10 @@ def difference(earlier: Snapshot | None, later: Snapshot, engine: EngineNames) -
 
 def _gone(found: Difference, earlier: Snapshot | None, later: Snapshot) -> None:
     """What was counted and then is not there any more has an increase that nobody knows: it is not 0."""
+    if earlier is None:
+        return
     there = later.counters.keys() | later.histograms.keys()
-    for quantity in (*earlier.counters, *earlier.histograms) if earlier else ():
-        if earlier is None:
-            continue
+    for quantity in (*earlier.counters, *earlier.histograms):
         name = earlier.names[quantity]
         if quantity not in there:
             found.without(quantity, _not_in_both(name, "last"))
