@@ -7,12 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
+from loopback import respond
 
 from pytest_llmroof import recorder
 from pytest_llmroof.__main__ import VERBS, main
@@ -218,14 +221,21 @@ def test_a_full_disk_ends_the_recording_not_the_load(
     server: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     keep = recording_module.Recording.keep
+    was_full = threading.Event()
 
     def full(self: recording_module.Recording, page: recording_module.Page) -> None:
-        if any(path.startswith("/until") for path, _ in server.asked):
+        if any(path == "/load" for path, _ in server.asked):
+            was_full.set()
             raise OSError(28, "No space left on device")
         keep(self, page)
 
+    def until_full(handler: BaseHTTPRequestHandler) -> None:
+        assert was_full.wait(timeout=30)
+        respond(handler, b"done")
+
+    server.answers["/load"] = until_full  # no count of scrapes: none comes after the one that could not be kept
     monkeypatch.setattr(recording_module.Recording, "keep", full)
-    command = [sys.executable, "load.py", f"http://127.0.0.1:{server.port}/until?1", "0"]
+    command = [sys.executable, "load.py", f"http://127.0.0.1:{server.port}/load", "0"]
     assert main(["record", "--out=rec", "--interval=20ms", server.url, "--", *command]) == 2
     out, err = capfd.readouterr()
     assert out == "load begins\n"
