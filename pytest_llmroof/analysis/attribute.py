@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final, Literal
 
-from pytest_llmroof.analysis.attribution import UNKNOWN_CACHE, UNSEEN_STEPS, Attribution, Cause
+from pytest_llmroof.analysis.attribution import Attribution, Cause
 from pytest_llmroof.analysis.communication import CommunicationEstimate, communicates, estimate, mean_estimate
 from pytest_llmroof.analysis.constants import reach, threshold
 from pytest_llmroof.analysis.decodebounds import lacks_context
@@ -200,13 +201,15 @@ def _beside_decoding(facts: WindowFacts, decode: DecodeFacts, observed: Observed
     They may communicate and wait for as long as others do, or longer: nothing was seen of that. A profile whose step is
     another one altogether is doubted instead, for it may be of another load.
     """
+    why = "steps that also compute prompts: the profile's typical step only decodes"
+    unprofiled = Part("not attributed", 0.0, False, why, frozenset({"unprofiled steps"}))
     only_decodes = observed is not None and observed.by == "profile" and facts.phase == "decode"
     if observed is None or not only_decodes or not decode.interleaved_seconds or not observed.step_seconds:
-        return Part("not attributed", 0.0, False, UNSEEN_STEPS)
+        return unprofiled
     if observed.mismatch(decode.step_seconds.value) > threshold("step_mismatch"):
-        return Part("not attributed", 0.0, False, UNSEEN_STEPS)
+        return unprofiled
     longer = decode.step_seconds.value - observed.step_seconds - decode.interleaved_seconds
-    return Part("not attributed", max(0.0, longer), False, UNSEEN_STEPS)
+    return replace(unprofiled, seconds=max(0.0, longer))
 
 
 def _unknown_cache(facts: WindowFacts, decode: DecodeFacts) -> list[Part]:
@@ -218,7 +221,8 @@ def _unknown_cache(facts: WindowFacts, decode: DecodeFacts) -> list[Part]:
     if gpu.memory_bytes is not None and bandwidth is not None:
         held = gpu.memory_bytes * cost.gpus - cost.weight_bytes
         seconds = held / (bandwidth * cost.gpus * reach(gpu, "memory")[0])
-    return [Part("not attributed", seconds, False, UNKNOWN_CACHE)]
+    why = "what steps read of the cache: no context is known"
+    return [Part("not attributed", seconds, False, why, frozenset({"cache reads"}))]
 
 
 def _seen(cause: Cause, fraction: float | None, name: str, total: float, observed: Observed) -> Part:

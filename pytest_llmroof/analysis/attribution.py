@@ -32,20 +32,24 @@ SCENARIO_OF_CAUSE: Final[dict[Cause, str]] = {
 }
 
 
-#: Sources of what is not attributed and may be no loss at all.
-UNKNOWN_CACHE: Final = "what steps read of the cache: no context is known"
-UNSEEN_STEPS: Final = "steps that also compute prompts: the profile's typical step only decodes"
+#: What an unattributed share may be beside a loss: the step's reads of the cache, where no context is known, and what
+#: steps that also compute prompts add, where the profile's typical step only decodes.
+Maybe = Literal["cache reads", "unprofiled steps"]
 
 
 @dataclass(frozen=True)
 class Share:
-    """One cause's part of a step: ``seconds``, ``share`` of the step, and whether it was observed or estimated."""
+    """One cause's part of a step: ``seconds``, ``share`` of the step, and whether it was observed or estimated.
+
+    ``maybe`` is what of it may be no loss.
+    """
 
     cause: Cause
     seconds: float
     share: float
     observed: bool
     source: str
+    maybe: frozenset[Maybe] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -63,9 +67,9 @@ class Attribution:
         """The step that a source's own one can be held against; None where a busy time or a latency was split."""
         return self.seconds if self.of == "decode step" else None
 
-    def may_be(self, source: str) -> bool:
-        """Whether what is not attributed may be this."""
-        return any(part.cause == "not attributed" and source in part.source for part in self.shares)
+    def may_be(self, what: Maybe) -> bool:
+        """Whether what is not attributed may be this, and no loss."""
+        return any(what in part.maybe for part in self.shares)
 
     def share(self, *causes: Cause) -> float:
         """The summed share of some causes."""

@@ -13,7 +13,7 @@ from typing import Final
 from pytest_llmroof.analysis import evidence, findings
 from pytest_llmroof.analysis.attribute import attribute_decode, attribute_prefill
 from pytest_llmroof.analysis.attribute_ttft import attribute_ttft
-from pytest_llmroof.analysis.attribution import UNKNOWN_CACHE, Attribution
+from pytest_llmroof.analysis.attribution import Attribution
 from pytest_llmroof.analysis.clocks import clock_remedies, raised_clock
 from pytest_llmroof.analysis.constants import threshold
 from pytest_llmroof.analysis.decodebounds import no_context
@@ -280,7 +280,7 @@ def _missing(
         yield remedy("prefill_window")
     if split is None and of == "decode" and facts.decode is None:
         yield remedy("decode_window")
-    if split is not None and split.may_be(UNKNOWN_CACHE):
+    if split is not None and split.may_be("cache reads"):
         yield "; ".join(no_context(facts))
     yield from _ranks_missing(facts, split, observed, finding.letters)
     unexplained = finding.letters == ("E",) and finding.cause is None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pytest_llmroof.analysis.admission import Saturation, idleness
-from pytest_llmroof.analysis.attribution import UNKNOWN_CACHE, UNSEEN_STEPS, Attribution, Cause, Share
+from pytest_llmroof.analysis.attribution import Attribution, Cause, Share
 from pytest_llmroof.analysis.communication import communicates
 from pytest_llmroof.analysis.constants import threshold
 from pytest_llmroof.analysis.diagnosis import Evidence
@@ -192,7 +192,7 @@ def _unattributed(
     facts: WindowFacts, attribution: Attribution, letters: tuple[str, ...], observed: Observed | None
 ) -> Iterator[Evidence]:
     rest = attribution.share("not attributed")
-    if observed is not None and attribution.may_be(UNSEEN_STEPS):
+    if observed is not None and attribution.may_be("unprofiled steps"):
         if rest >= _WORTH_SAYING and letters:
             text = f"{share_text(rest)} of {_whole(attribution)} is of steps that also compute prompts: not profiled"
             yield Evidence(combined_name(letters), False, text, observed.source)
@@ -202,7 +202,7 @@ def _unattributed(
         return
     names = {"C": "other GPUs", "D": "the host", "F": "slow kernels"}
     *others, last = (names[letter] for letter in possible)
-    if attribution.may_be(UNKNOWN_CACHE):
+    if attribution.may_be("cache reads"):
         others, last = [*others, last], "what is read of the cache, since no context is known"
     told = f"{', '.join(others)} or {last}" if others else last
     known = "floor, kernel ceiling nor the communication to expect" if "C" in possible else "floor nor kernel ceiling"

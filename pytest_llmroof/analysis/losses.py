@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from pytest_llmroof.analysis.attribution import SCENARIO_OF_CAUSE, UNKNOWN_CACHE, UNSEEN_STEPS, Attribution
+from pytest_llmroof.analysis.attribution import SCENARIO_OF_CAUSE, Attribution
 from pytest_llmroof.analysis.communication import communicates
 from pytest_llmroof.analysis.constants import threshold
 from pytest_llmroof.analysis.observed import Observed
@@ -75,9 +75,9 @@ def only_work(attribution: Attribution, observed: Observed) -> bool:
 
 def _open(attribution: Attribution, deployment: Deployment, observed: Observed | None) -> frozenset[str]:
     """The letters of what is not attributed: of steps that were not seen all, and no loss for certain."""
-    unseen = attribution.may_be(UNSEEN_STEPS)
+    unseen = attribution.may_be("unprofiled steps")
     letters = {*open_letters(deployment, None if unseen else observed)}
-    return frozenset(letters | {NO_LOSS} if unseen or attribution.may_be(UNKNOWN_CACHE) else letters)
+    return frozenset(letters | {NO_LOSS} if unseen or attribution.may_be("cache reads") else letters)
 
 
 def open_letters(deployment: Deployment, observed: Observed | None) -> tuple[str, ...]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, get_args
 
-from pytest_llmroof.analysis.attribution import Cause, Share
+from pytest_llmroof.analysis.attribution import Cause, Maybe, Share
 
 _ORDER: Final[dict[str, int]] = {cause: place for place, cause in enumerate(get_args(Cause))}
 
@@ -19,6 +19,7 @@ class Part:
     seconds: float
     observed: bool
     source: str
+    maybe: frozenset[Maybe] = frozenset()
 
 
 def fitted(total: float, parts: Iterable[Part], rest: Part) -> tuple[Share, ...]:
@@ -32,10 +33,10 @@ def fitted(total: float, parts: Iterable[Part], rest: Part) -> tuple[Share, ...]
         seconds = min(max(part.seconds, 0.0), left)
         left -= seconds
         if seconds > 0:
-            kept.append(Part(part.cause, seconds, part.observed, part.source))
+            kept.append(replace(part, seconds=seconds))
     # What floating point leaves over is no share.
     if left > 1e-9 * total:
-        kept.append(Part(rest.cause, left, rest.observed, rest.source))
+        kept.append(replace(rest, seconds=left))
     return tuple(_share(part, total) for part in _merged(kept))
 
 
@@ -50,8 +51,9 @@ def _merged(parts: list[Part]) -> list[Part]:
 
 def _sum(first: Part, second: Part) -> Part:
     source = first.source if first.source == second.source else f"{first.source}; {second.source}"
-    return Part(first.cause, first.seconds + second.seconds, first.observed and second.observed, source)
+    seconds, seen = first.seconds + second.seconds, first.observed and second.observed
+    return Part(first.cause, seconds, seen, source, first.maybe | second.maybe)
 
 
 def _share(part: Part, total: float) -> Share:
-    return Share(part.cause, part.seconds, part.seconds / total, part.observed, part.source)
+    return Share(part.cause, part.seconds, part.seconds / total, part.observed, part.source, part.maybe)
