@@ -38,7 +38,6 @@ def client_tokens(client: Client) -> Tokens:
         finished=client.total,
         mean_prompt=client.input_tokens / per_request if client.input_tokens and per_request else None,
         mean_output=client.output_tokens / per_request if client.output_tokens and per_request else None,
-        in_flight=None,
     )
 
 

@@ -14,6 +14,7 @@ from pytest_llmroof.analysis.prompts import prompt_step
 from pytest_llmroof.analysis.sources import Roofs, convention, fits_cache, in_cache, not_exported, roofs, source
 from pytest_llmroof.analysis.thresholds import remedy
 from pytest_llmroof.analysis.timebase import BOUND, TimeBase, apart, over, time_base
+from pytest_llmroof.analysis.tokens import EDGES
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.roofline.cost import model_flops, step_cost
 from pytest_llmroof.roofline.roof import achievable
@@ -44,7 +45,8 @@ def _prompt_rate(facts: WindowFacts, prefill: PrefillFacts) -> Outcome:
         facts.busy.seconds, facts.busy.basis, not bound, BOUND if bound else None, remedy("record")
     )
     how = f"computed prompt tokens over busy time ({base.basis})"
-    return over(facts, metric, prefill.tokens, base, "tokens/s", how, "prompt_tokens_computed", "prompt_tokens")
+    measured = over(facts, metric, prefill.tokens, base, "tokens/s", how, "prompt_tokens_computed", "prompt_tokens")
+    return _settled(measured, prefill)
 
 
 def _mfu(facts: WindowFacts, prefill: PrefillFacts, against: Roofs) -> Outcome:
@@ -56,7 +58,12 @@ def _mfu(facts: WindowFacts, prefill: PrefillFacts, against: Roofs) -> Outcome:
     share = flops.scaled(1 / (against.peak * facts.deployment.gpus))
     how = f"FLOPs of computed prompt tokens over the peak and {base.basis}; {convention(facts, cost)}"
     reach = achievable(against.accelerator, facts.deployment.compute)
-    return _utilisation(facts, "prefill.mfu", share, base, how, reach)
+    return _settled(_utilisation(facts, "prefill.mfu", share, base, how, reach), prefill)
+
+
+def _settled(measured: Measurement, prefill: PrefillFacts) -> Measurement:
+    """The measurement, with what would tell the prompts in flight at the window's ends where nothing does."""
+    return replace(measured, settle=EDGES) if math.isinf(prefill.tokens.high) else measured
 
 
 def _mbu(facts: WindowFacts, prefill: PrefillFacts, against: Roofs) -> Outcome:
@@ -107,6 +114,6 @@ def _bytes_moved(facts: WindowFacts, prefill: PrefillFacts, steps: float) -> flo
 
 def _utilisation(
     facts: WindowFacts, metric: str, share: Bounded, base: TimeBase, how: str, reach: float | None
-) -> Outcome:  # fmt: skip
+) -> Measurement:  # fmt: skip
     measured = over(facts, metric, share, base, "fraction", how, "prompt_tokens_computed", "prompt_tokens")
     return replace(measured, achievable=reach)

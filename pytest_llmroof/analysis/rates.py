@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -10,7 +11,7 @@ from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData,
 from pytest_llmroof.analysis.residency import gauge, under_load
 from pytest_llmroof.analysis.sources import NO_CLOCK, cannot, not_exported, over_duration, source, sources
 from pytest_llmroof.analysis.thresholds import remedy, threshold
-from pytest_llmroof.analysis.tokens import count_tokens
+from pytest_llmroof.analysis.tokens import EDGES, count_tokens
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.units import Unit
 
@@ -146,6 +147,7 @@ def _rate(
         source=source(facts.window, *quantities),
         method=f"{what} over the whole window, idle included" + (f", over {gpus} GPUs" if each else ""),
         samples=round(facts.finished_requests) if facts.finished_requests else None,
+        settle=EDGES if math.isinf(bounded.high) else None,
     )
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 from pytest_llmroof.analysis.thresholds import threshold
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.telemetry.window import Engine, Window
+
+#: What to do where nothing tells how many requests were in flight at a window's ends.
+EDGES: Final = "keep the engine's gauge of running requests: without it nothing tells what was in flight at the ends"
 
 
 @dataclass(frozen=True)
@@ -17,7 +21,7 @@ class Tokens:
     ``prompt`` are prompt tokens of the requests whose first output came (cached ones included), ``computed`` those that
     passed through the model. ``first`` counts first outputs, ``finished`` finished requests. ``mean_prompt`` is per
     request, cached tokens included. ``in_flight`` are prompt tokens that may have been computed before the first
-    sample (the interval's low end) or after the last first output (its high end); None where no gauge tells.
+    sample (the interval's low end) or after the last first output (its high end), infinite where nothing tells.
     """
 
     prompt: float | None
@@ -27,7 +31,7 @@ class Tokens:
     finished: float | None
     mean_prompt: float | None
     mean_output: float | None
-    in_flight: tuple[float, float] | None
+    in_flight: tuple[float, float] = (0.0, 0.0)
     counted_decodes: float | None = None
     """Tokens of decode steps, where they are counted as such."""
     outputs_in_flight: tuple[float, float] = (0.0, 0.0)
@@ -63,7 +67,7 @@ class Tokens:
         """Computed prompt tokens with what was in flight at the edges."""
         if self.computed is None:
             return None
-        before, after = self.in_flight or (0.0, 0.0)
+        before, after = self.in_flight
         return Bounded(self.computed, max(0.0, self.computed - before), self.computed + after)
 
 
@@ -118,14 +122,33 @@ def total(window: Window, histogram: str) -> float | None:
 
 
 def requests_at(window: Window, sample: int) -> float | None:
-    """Requests in the engines (running and waiting) at the first (0) or last (-1) sample; None where no gauge tells."""
-    values = [
-        engine.gauges[gauge].values[sample]
-        for engine in window.engines
-        for gauge in ("running", "waiting")
-        if gauge in engine.gauges and engine.gauges[gauge].values
-    ]
-    return sum(values) if values else None
+    """Requests in the engines (running and waiting) at the first (0) or last (-1) sample; None where no gauge tells.
+
+    An engine whose page tells nothing of those that run leaves all of them unknown.
+    """
+    running = _running_at(window, sample)
+    waiting = [_at_edge(window, engine, "waiting", sample) for engine in window.engines if "waiting" in engine.gauges]
+    known = [count for count in waiting if count is not None]
+    return None if running is None or len(known) < len(waiting) else running + sum(known)
+
+
+def _running_at(window: Window, sample: int) -> float | None:
+    """Requests that run in the engines at the first (0) or last (-1) sample; None where one does not tell."""
+    found = [_at_edge(window, engine, "running", sample) for engine in window.engines]
+    known = [count for count in found if count is not None]
+    return sum(known) if known and len(known) == len(found) else None
+
+
+def _at_edge(window: Window, engine: Engine, gauge: str, sample: int) -> float | None:
+    """A gauge's value at the first or last sample of its engine; None where it is not on that page."""
+    series = engine.gauges.get(gauge)
+    if series is None or not series.values:
+        return None
+    times = [other.times[sample] for other in engine.gauges.values() if other.times]
+    if engine.seen is None and window.progress is not None and window.progress.times:
+        times.append(window.progress.times[sample])
+    edge = min(times) if sample == 0 else max(times)
+    return series.values[sample] if series.times[sample] == edge else None
 
 
 def _begun(window: Window, first: float | None) -> float | None:
@@ -180,28 +203,30 @@ def _finished(engine: Engine) -> float | None:
     return histogram.count if histogram is not None else None
 
 
-def _in_flight(window: Window, mean_prompt: float | None) -> tuple[float, float] | None:
+def _in_flight(window: Window, mean_prompt: float | None) -> tuple[float, float]:
     """Prompt tokens that may hide at the first and at the last sample; none where an edge is idle."""
-    first, last = requests_at(window, 0), requests_at(window, -1)
-    if first is None or last is None:
-        return None
-    prompt = mean_prompt or 0.0
-    return (0.0 if window.since_start else first * prompt, last * prompt)
+    if "whole_requests" in window.conventions:
+        return 0.0, 0.0
+    first = 0.0 if window.since_start else requests_at(window, 0)
+    return _hidden(first, mean_prompt or 0.0), _hidden(requests_at(window, -1), mean_prompt or 0.0)
 
 
 def _outputs_in_flight(window: Window, mean_output: float | None) -> tuple[float, float]:
     """Tokens that are counted in the wrong window, at its first and its last sample: whole outputs at most."""
     if "tokens_at_finish" not in window.conventions or _of_all(window, "decode_tokens") is not None:
         return 0.0, 0.0
-    running = [gauge for engine in window.engines if (gauge := engine.gauges.get("running")) and gauge.values]
-    if not running:
-        return 0.0, 0.0
     longest = max((gauge.values[-1] for engine in window.engines if (gauge := engine.gauges.get("longest_sequence"))),
                   default=math.inf)  # fmt: skip
     output = mean_output if mean_output is not None else longest
-    first = 0.0 if window.since_start else sum(gauge.values[0] for gauge in running)
-    last = sum(gauge.values[-1] for gauge in running)
-    return (first * output if first else 0.0), (last * output if last else 0.0)
+    first = 0.0 if window.since_start else _running_at(window, 0)
+    return _hidden(first, output), _hidden(_running_at(window, -1), output)
+
+
+def _hidden(requests: float | None, tokens: float) -> float:
+    """So many tokens for each request that runs at an edge; infinite where nothing tells of any."""
+    if requests is None:
+        return math.inf
+    return requests * tokens if requests else 0.0
 
 
 def _of_all(window: Window, counter: str) -> float | None:
