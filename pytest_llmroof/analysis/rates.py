@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from pytest_llmroof.analysis.facts import WindowFacts
@@ -17,6 +18,8 @@ from pytest_llmroof.units import Unit
 
 #: Requests that ended by one of these reasons did not give what was asked.
 FAILED: Final = ("abort", "error")
+#: What tells errors where no series counts them: one appears with the first error, or this release has none.
+_UNCOUNTED: Final = "keep the result of a load generator: no series counts errors here, be it that there was none"
 #: How requests end, of which none may be missing from a share of those that failed.
 _ENDS: Final = ("requests_finished", "requests_aborted", "requests_errored")
 
@@ -112,7 +115,10 @@ def error_rate(facts: WindowFacts, metric: str) -> Outcome:
     else:
         failed = sum(count for one in reasons for reason, count in one.items() if reason in FAILED)
     how = "requests that were aborted or failed over all that finished; requests refused at the door are not in there"
-    return _exact(facts, metric, failed / finished, "fraction", how, finished, "requests_finished")
+    measured = _exact(facts, metric, failed / finished, "fraction", how, finished, "requests_finished")
+    if reasons and counted[1] is None:
+        return replace(measured, bounded=Bounded(measured.value, measured.value, 1.0), settle=_UNCOUNTED)
+    return measured
 
 
 RATES: Final[dict[str, Callable[[WindowFacts, str], Outcome]]] = {

@@ -12,6 +12,8 @@ from pytest_llmroof.telemetry.window import Engine, Window
 
 #: What to do where nothing tells how many requests were in flight at a window's ends.
 EDGES: Final = "keep the engine's gauge of running requests: without it nothing tells what was in flight at the ends"
+#: The same where nothing tells which prompt tokens came from a prefix cache.
+HITS: Final = "measure prompts that no cache holds (llmroof_probe.prefill), or a release that counts cached tokens"
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Tokens:
     mean_prompt: float | None
     mean_output: float | None
     in_flight: tuple[float, float] = (0.0, 0.0)
+    hits_told: bool = True
+    """Whether something tells which of the prompt tokens were cached: else all may be, but one of each request."""
     counted_decodes: float | None = None
     """Tokens of decode steps, where they are counted as such."""
     outputs_in_flight: tuple[float, float] = (0.0, 0.0)
@@ -68,7 +72,8 @@ class Tokens:
         if self.computed is None:
             return None
         before, after = self.in_flight
-        return Bounded(self.computed, max(0.0, self.computed - before), self.computed + after)
+        least = self.computed if self.hits_told else min(self.computed, self.first or self.finished or 0.0)
+        return Bounded(self.computed, max(0.0, least - before), self.computed + after)
 
 
 def count_tokens(window: Window) -> Tokens:
@@ -89,6 +94,7 @@ def count_tokens(window: Window) -> Tokens:
         mean_prompt=mean_prompt,
         mean_output=mean_output,
         in_flight=_in_flight(window, mean_prompt),
+        hits_told=all(map(_tells_hits, window.engines)),
         counted_decodes=_of_all(window, "decode_tokens"),
         outputs_in_flight=_outputs_in_flight(window, mean_output),
     )
@@ -207,8 +213,9 @@ def _in_flight(window: Window, mean_prompt: float | None) -> tuple[float, float]
     """Prompt tokens that may hide at the first and at the last sample; none where an edge is idle."""
     if "whole_requests" in window.conventions:
         return 0.0, 0.0
+    prompt = mean_prompt if mean_prompt is not None else math.inf
     first = 0.0 if window.since_start else requests_at(window, 0)
-    return _hidden(first, mean_prompt or 0.0), _hidden(requests_at(window, -1), mean_prompt or 0.0)
+    return _hidden(first, prompt), _hidden(requests_at(window, -1), prompt)
 
 
 def _outputs_in_flight(window: Window, mean_output: float | None) -> tuple[float, float]:

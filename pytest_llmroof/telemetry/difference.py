@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
+from pytest_llmroof.telemetry.agreement import hold_together, mark_lost
+from pytest_llmroof.telemetry.derived import derive
 from pytest_llmroof.telemetry.engines import EngineNames
 from pytest_llmroof.telemetry.feeding import is_unfed, same_requests
 from pytest_llmroof.telemetry.gathering import Buckets
@@ -79,8 +80,10 @@ def difference(earlier: Snapshot | None, later: Snapshot, engine: EngineNames) -
             continue
         _histogram(found, quantity, base, buckets)
     _finished(found, earlier, later, engine)
+    mark_lost(found, later, engine)
+    hold_together(found, earlier, later, engine)
     _drop_what_is_off(found, later, engine)
-    _derive(found, later, engine)
+    derive(found, later, engine)
     kept = {*found.counters, *found.histograms, *later.gauges}
     found.problems.extend(problem for problem in found.unusable.values() if problem not in found.problems)
     found.unusable = {
@@ -149,6 +152,8 @@ def _starts_at_zero(earlier: Snapshot | None, later: Snapshot, quantity: str, en
     if not engine.labels("model") and not engine.labels("rank"):
         # Series without labels are there from the start: one that is declared and has no sample was lost.
         return engine.absent_until_fed and is_unfed(earlier, quantity, engine)
+    if engine.entry.get("from_start"):
+        return False
     return (quantity in earlier.declared or engine.absent_until_fed) and is_unfed(earlier, quantity, engine)
 
 
@@ -226,6 +231,10 @@ def _finished(found: Difference, earlier: Snapshot | None, later: Snapshot, engi
     found.counters["requests_errored"] = sum(found.finished.get(reason, 0.0) for reason in errored)
     for name, count in apart.items():
         found.counters[name] += count
+    apart_only = "requests_errored" in engine.entry["counters"] and "requests_errored" not in later.counters
+    if apart_only and not found.counters["requests_errored"]:
+        # Its series appears with the first error: that there was none, and that none is counted, look alike.
+        del found.counters["requests_errored"]
 
 
 def _drop_what_is_off(found: Difference, later: Snapshot, engine: EngineNames) -> None:
@@ -242,56 +251,3 @@ def _drop_what_is_off(found: Difference, later: Snapshot, engine: EngineNames) -
                 found.resting.add(quantity)
             if quantity not in found.histograms:
                 found.names.pop(quantity, None)
-
-
-def _derive(found: Difference, later: Snapshot, engine: EngineNames) -> None:
-    """Counters that follow from others, by the first rule that can be followed."""
-    for quantity, rules in engine.derived.items():
-        if quantity in found.counters:
-            continue
-        # One that is there, but cannot be read, is not 0.
-        usable = [rule for rule in rules if "zero_where" not in rule or quantity not in found.unusable]
-        for value, name in _derivations(found, later, usable):
-            if value >= 0 and math.isfinite(value):
-                found.counters[quantity], found.names[quantity] = value, name
-                break
-
-
-def _tells(found: Difference, later: Snapshot, quantity: str) -> bool:
-    """Whether a quantity is there and says something else than 0."""
-    if quantity in found.histograms:
-        return found.histograms[quantity].count > 0
-    return found.counters.get(quantity, later.gauges.get(quantity, 0.0)) > 0
-
-
-def _derivations(
-    found: Difference, later: Snapshot, rules: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[float, str]]:
-    """What each rule that can be followed gives, and from what."""
-    for rule in rules:
-        if (histogram := rule.get("count_of")) in found.histograms:
-            yield found.histograms[histogram].count, f"{found.names[histogram]}_count"
-        if rule.get("zero_where") in found.counters and not any(
-            _tells(found, later, quantity) for quantity in rule.get("unless", ())
-        ):
-            yield 0.0, found.names[rule["zero_where"]]
-        source = rule.get("from")
-        if source not in found.counters:
-            continue
-        value, name = found.counters[source], found.names[source]
-        if "where_disabled" in rule:
-            if rule["where_disabled"] in later.disabled:
-                yield value, name
-            continue
-        plus = [quantity for quantity in rule.get("plus", ()) if quantity in found.counters]
-        less = [quantity for quantity in rule.get("less", ()) if quantity in found.counters]
-        counted = rule.get("plus_count_of")
-        if ("less" in rule and rule["less"][0] not in less) or (counted and counted not in found.histograms):
-            continue
-        value += sum(found.counters[quantity] for quantity in plus)
-        value -= sum(found.counters[quantity] for quantity in less)
-        names = " + ".join([name, *(found.names[quantity] for quantity in plus)])
-        if counted:
-            value += found.histograms[counted].count
-            names += f" + {found.names[counted]}_count"
-        yield value, " - ".join([names, *(found.names[quantity] for quantity in less)])

@@ -11,8 +11,8 @@ from pytest_llmroof.telemetry.snapshot import Snapshot
 from pytest_llmroof.telemetry.window import Engine
 
 #: A page is not written at one instant: two counts of the same requests may be apart by this share and this number.
-_APART_SHARE: Final = 0.02
-_APART: Final = 2
+APART_SHARE: Final = 0.02
+APART: Final = 2
 
 
 def must_be_fed(counts: Mapping[str, float]) -> frozenset[str]:
@@ -50,6 +50,6 @@ def same_requests(finished: Mapping[str, float], observed: float, failed: frozen
     """Whether latencies of ``observed`` requests are of those that finished; those that failed may have none."""
     served = sum(count for reason, count in finished.items() if reason not in failed)
     return (
-        served <= observed * (1 + _APART_SHARE) + _APART
-        and observed <= sum(finished.values()) * (1 + _APART_SHARE) + _APART
+        served <= observed * (1 + APART_SHARE) + APART
+        and observed <= sum(finished.values()) * (1 + APART_SHARE) + APART
     )

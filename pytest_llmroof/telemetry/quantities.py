@@ -9,7 +9,7 @@ COUNTERS: Final = frozenset({
     "finished_prompt_tokens", "prefix_queries", "prefix_hits", "external_prefix_queries", "external_prefix_hits",
     "generation_tokens", "decode_tokens", "finished_generation_tokens",
     "steps", "step_tokens", "step_seconds", "step_number", "timed_step_seconds", "step_sequences",
-    "prefill_steps", "decode_steps", "decode_step_seconds",
+    "prefill_steps", "decode_steps", "prefill_step_seconds", "decode_step_seconds",
     "decode_sequences", "decode_context_tokens", "overlapping_steps",
     "prefill_seconds", "decode_seconds", "forward_seconds", "unloaded_seconds",
     "preemptions", "requests_finished", "requests_succeeded", "requests_aborted", "requests_errored",
