@@ -207,7 +207,10 @@ def tgi(done: float, at: float | None, *, steps: int = 1000, batch: int = 8, out
     return page.text
 
 
-def trtllm(done: float, at: float | None, *, prefix: str = "trtllm_", requests: int = 100, output: int = 201) -> str:
+def trtllm(
+    done: float, at: float | None, *, prefix: str = "trtllm_", requests: int = 100, output: int = 201,
+    running: float = 0.0,
+) -> str:  # fmt: skip
     """TensorRT-LLM's Prometheus page: requests of 500 prompt tokens with 4 s of decoding each."""
     page = Exposition(prefix, at)
     count, labels = requests * done, {"model_name": "m", "engine_type": "pytorch"}
@@ -221,7 +224,7 @@ def trtllm(done: float, at: float | None, *, prefix: str = "trtllm_", requests: 
     page.histogram("request_queue_time_seconds", 0.2, count, **labels)
     page.histogram("request_prefill_time_seconds", 0.15, count, **labels)
     page.histogram("request_decode_time_seconds", 4.0, count, **labels)
-    page.gauge("num_requests_running", 0.0, **labels).gauge("num_requests_waiting", 0.0, **labels)
+    page.gauge("num_requests_running", running, **labels).gauge("num_requests_waiting", 0.0, **labels)
     page.gauge("kv_cache_utilization", 0.6, **labels).gauge("iteration_latency_seconds", 0.5, **labels)
     return page.text
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final, Literal
 
 from pytest_llmroof.analysis.attribution import Attribution, Cause
@@ -16,6 +15,7 @@ from pytest_llmroof.analysis.communication import CommunicationEstimate, communi
 from pytest_llmroof.analysis.constants import reach, threshold
 from pytest_llmroof.analysis.decodebounds import lacks_context
 from pytest_llmroof.analysis.facts import DecodeFacts, WindowFacts
+from pytest_llmroof.analysis.interleaved import prompts_in
 from pytest_llmroof.analysis.measurement import Impossible, Outcomes
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.shares import Part, fitted
@@ -66,20 +66,18 @@ def attribute_decode(facts: WindowFacts, observed: Observed | None = None) -> At
         return None
     deployment = facts.deployment
     floor = floor_parts(decode.floor) if decode.floor else []
-    interleaved = [Part("interleaved prefill", decode.interleaved_seconds, False, ROOFLINE)]
-    compute_seconds = decode.interleaved_seconds
+    prompts = prompts_in(facts, decode, observed)
+    compute_seconds = prompts.floor.seconds
     if decode.floor and not decode.floor.memory_bound:
         compute_seconds += decode.floor.seconds
-    mixed = _beside_decoding(facts, decode, observed)
-    own = total - mixed.seconds - decode.interleaved_seconds if mixed.seconds else total
     parts = [
         *floor,
-        *interleaved,
-        *observed_parts(own, compute_seconds, observed),
-        *(ceiling_parts(deployment, [*floor, *interleaved]) if floor else ()),
+        prompts.floor,
+        *observed_parts(prompts.own_seconds, compute_seconds, observed),
+        *(ceiling_parts(deployment, [*floor, prompts.floor]) if floor else ()),
         *communication_parts(mean_estimate(deployment, step_kinds(facts, decode)), observed),
         *_unknown_cache(facts, decode),
-        mixed,
+        prompts.rest,
     ]
     return Attribution("decode step", total, fitted(total, parts, rest_part(deployment, observed, bool(floor))))
 
@@ -193,23 +191,6 @@ def rest_part(deployment: Deployment, observed: Observed | None, floor_known: bo
     if communicates(deployment) and not observed.communication_known and observed.rest != "F":
         return unknown
     return Part("slow kernels", 0.0, True, f"{observed.source}: what is left of the work")
-
-
-def _beside_decoding(facts: WindowFacts, decode: DecodeFacts, observed: Observed | None) -> Part:
-    """What steps that also compute prompts add to the mean one, where the profile's typical step only decodes.
-
-    They may communicate and wait for as long as others do, or longer: nothing was seen of that. A profile whose step is
-    another one altogether is doubted instead, for it may be of another load.
-    """
-    why = "steps that also compute prompts: the profile's typical step only decodes"
-    unprofiled = Part("not attributed", 0.0, False, why, frozenset({"unprofiled steps"}))
-    only_decodes = observed is not None and observed.by == "profile" and facts.phase == "decode"
-    if observed is None or not only_decodes or not decode.interleaved_seconds or not observed.step_seconds:
-        return unprofiled
-    if observed.mismatch(decode.step_seconds.value) > threshold("step_mismatch"):
-        return unprofiled
-    longer = decode.step_seconds.value - observed.step_seconds - decode.interleaved_seconds
-    return replace(unprofiled, seconds=max(0.0, longer))
 
 
 def _unknown_cache(facts: WindowFacts, decode: DecodeFacts) -> list[Part]:

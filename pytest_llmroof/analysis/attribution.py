@@ -32,9 +32,10 @@ SCENARIO_OF_CAUSE: Final[dict[Cause, str]] = {
 }
 
 
-#: What an unattributed share may be beside a loss: the step's reads of the cache, where no context is known, and what
-#: steps that also compute prompts add, where the profile's typical step only decodes.
-Maybe = Literal["cache reads", "unprofiled steps"]
+#: What an unattributed share may be beside a loss: the step's reads of the cache, where no context is known; what steps
+#: that also compute prompts add, where the profile's typical step only decodes; and these prompts' floor, where nothing
+#: counts such steps.
+Maybe = Literal["cache reads", "unprofiled steps", "prompts' floor"]
 
 
 @dataclass(frozen=True)

@@ -226,9 +226,14 @@ def _batch_by_time(window: Window, pace: Pace, busy: Busy | None) -> Bounded:
     most = _most_sequences(window, pace)
     if busy is None or not busy.seconds.high:
         return Bounded(1.0, 1.0, max(1.0, most))
-    value = pace.sum_seconds / busy.seconds.value if busy.seconds.value else pace.sum_seconds / busy.seconds.high
-    low = pace.sum_seconds / busy.seconds.high
-    high = pace.sum_seconds / busy.seconds.low if busy.seconds.low else math.inf
+    seconds = Bounded.exactly(pace.sum_seconds)
+    if "itl" not in pace.quantities:
+        # Latencies are observed as they pass; tokens counted when their request ends may be of another window.
+        seconds = _outputs(pace).scaled(pace.output_seconds)
+    value = pace.sum_seconds / (busy.seconds.value or busy.seconds.high)
+    # A step that decodes holds one sequence at the least.
+    low = max(seconds.low / busy.seconds.high, min(pace.sum_seconds / busy.seconds.high, 1.0))
+    high = seconds.high / busy.seconds.low if busy.seconds.low else math.inf
     return Bounded(value, low, max(value, min(high, most)))
 
 

@@ -42,6 +42,8 @@ class DecodeFacts:
     floor: Floor | None = None
     joint_floor_seconds: float | None = None
     interleaved_seconds: float = 0.0
+    interleaved_ends: tuple[float, float] | None = None
+    """The least and the most of it, where nothing counts the steps with prompts: few long ones or many short ones."""
     draft_tokens: float = 0.0
     basis: str = ""
     """How batch and step time were found, one phrase for methods."""
@@ -52,6 +54,11 @@ class DecodeFacts:
     only_longest: str | None = None
     """Set where no context is measurable, and ``context`` lies between nothing and the longest sequence ever: why."""
 
+    @property
+    def interleaved(self) -> Bounded:
+        """What prefill adds to the joint floor of a mean step, as far as it is known."""
+        return Bounded.spanning(self.interleaved_seconds, *(self.interleaved_ends or ()))
+
 
 @dataclass(frozen=True)
 class PrefillFacts:
@@ -60,6 +67,7 @@ class PrefillFacts:
     ``tokens`` are prompt tokens actually computed; prompts in flight at the window's edges widen their interval.
     ``steps`` is how many steps held prompt tokens (from the step histogram, else estimated from a token budget: then
     ``estimated``), ``step`` the mean one of them without its decodes, ``cost`` and ``floor`` what that needs.
+    ``hit_rate`` is the share of the prompts' tokens that were cached.
     """
 
     tokens: Bounded
@@ -69,6 +77,7 @@ class PrefillFacts:
     step: Step
     cost: StepCost | None = None
     floor: Floor | None = None
+    hit_rate: float = 0.0
 
 
 @dataclass(frozen=True)

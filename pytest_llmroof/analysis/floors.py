@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from pytest_llmroof.analysis.facts import DecodeFacts, PrefillFacts
+from pytest_llmroof.analysis.prompts import in_steps
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.roofline.cost import floor, step_cost
 from pytest_llmroof.roofline.deployment import Deployment
@@ -42,27 +45,50 @@ def with_decode_floors(decode: DecodeFacts, prefill: PrefillFacts | None, deploy
     own = floor(deployment, cost)
     if own is None:
         return replace(decode, cost=cost)
-    interleaved = 0.0
-    if prefill is not None and decode.steps:
-        mixed = min(prefill.steps.value, decode.steps)
-        interleaved = mixed / decode.steps * (_joint_seconds(step, prefill.step, deployment) - own.seconds)
-    return replace(
-        decode,
-        cost=cost,
-        floor=own,
-        interleaved_seconds=interleaved,
-        joint_floor_seconds=own.seconds + interleaved,
-    )
+    priced = replace(decode, cost=cost, floor=own, joint_floor_seconds=own.seconds)
+    if prefill is None or not decode.steps:
+        return priced
+
+    def added(prompts: Step, steps: float) -> float:
+        return min(steps, decode.steps) / decode.steps * (_joint_seconds(step, prompts, deployment) - own.seconds)
+
+    return _with_interleaved(priced, prefill, added, decode.steps)
 
 
-def with_prompts_apart(decode: DecodeFacts, prefill: PrefillFacts | None) -> DecodeFacts:
+def with_prompts_apart(decode: DecodeFacts, prefill: PrefillFacts | None, deployment: Deployment) -> DecodeFacts:
     """The same where no step holds both: then each step with prompts adds all of its own floor, weights included."""
     if prefill is None or prefill.floor is None or decode.floor is None or not decode.steps:
         return decode
-    interleaved = prefill.steps.value / decode.steps * prefill.floor.seconds
+
+    def added(prompts: Step, steps: float) -> float:
+        alone = floor(deployment, step_cost(deployment, prompts))
+        return steps / decode.steps * alone.seconds if alone is not None else 0.0
+
+    return _with_interleaved(decode, prefill, added, math.inf)
+
+
+def _with_interleaved(
+    decode: DecodeFacts, prefill: PrefillFacts, added: Callable[[Step, float], float], most: float
+) -> DecodeFacts:
+    """With what prompts add to the mean step, ``added`` by their mean step and the number of such steps.
+
+    Where nothing counts these steps, prompts that came together may have shared a few long ones, and prompts that came
+    one by one had one each: beside decodes few long ones cost more, in steps of their own many short ones. No more than
+    ``most`` of them held any.
+    """
+    interleaved = added(prefill.step, prefill.steps.value)
+    ends = None
+    if prefill.estimated:
+        numbers = (min(most, max(1.0, number)) for number in (prefill.steps.low, prefill.steps.high))
+        several = [interleaved, *(added(in_steps(prefill, number), number) for number in numbers)]
+        ends = min(several), max(several)
+    own = decode.floor.seconds if decode.floor is not None else 0.0
     return replace(
-        decode, interleaved_seconds=interleaved, joint_floor_seconds=decode.floor.seconds + interleaved
-    )  # fmt: skip
+        decode,
+        interleaved_seconds=interleaved,
+        interleaved_ends=ends,
+        joint_floor_seconds=own + interleaved,
+    )
 
 
 def with_prefill_floors(prefill: PrefillFacts, deployment: Deployment) -> PrefillFacts:

@@ -65,7 +65,7 @@ def gather(
     floors = work_floors(decode, prefill, apart=decode is not None and _timed_apart(window, decode))
     if decode is not None and "prompts_apart" in window.conventions and not _timed_apart(window, decode):
         # Of the least time of all work nothing changes: the engine might have joined its steps.
-        decode = with_prompts_apart(decode, prefill)
+        decode = with_prompts_apart(decode, prefill, deployment)
     if client is not None and decode is None and tokens.decoded:
         floors = None  # of the decode steps nothing is known
     counted = bool(floors and floors.joint) or prefill_token_share(tokens) is not None

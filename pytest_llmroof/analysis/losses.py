@@ -77,7 +77,8 @@ def _open(attribution: Attribution, deployment: Deployment, observed: Observed |
     """The letters of what is not attributed: of steps that were not seen all, and no loss for certain."""
     unseen = attribution.may_be("unprofiled steps")
     letters = {*open_letters(deployment, None if unseen else observed)}
-    return frozenset(letters | {NO_LOSS} if unseen or attribution.may_be("cache reads") else letters)
+    maybe_none = unseen or attribution.may_be("cache reads") or attribution.may_be("prompts' floor")
+    return frozenset(letters | {NO_LOSS} if maybe_none else letters)
 
 
 def open_letters(deployment: Deployment, observed: Observed | None) -> tuple[str, ...]:

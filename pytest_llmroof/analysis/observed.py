@@ -36,6 +36,8 @@ class Observed:
     source: str
     by: ObservedBy = "profile"
     step_seconds: float | None = None
+    decoding_seconds: float | None = None
+    """The median of a profile's steps that only decode, where it tells which do."""
     recorded_seconds: float | None = None
     """How long a profile is whose fractions are of all of it: its steps could not be told apart."""
     transport: float | None = None

@@ -49,6 +49,7 @@ def observed_by_profile(facts: WindowFacts) -> Observed | None:
         source=source_of([part.figures for part in found]),
         by="profile",
         step_seconds=_median_step(every),
+        decoding_seconds=_median_decoding(every),
         recorded_seconds=_recorded(every),
         transport=exposed - waiting if exposed is not None and waiting is not None else exposed,
         waiting=waiting,
@@ -132,6 +133,11 @@ def _apart_from_pauses(shares: Shares) -> float:
 
 def _median_step(found: Sequence[Part]) -> float | None:
     steps = [part.steps.median_seconds for part in found if part.steps is not None]
+    return sum(steps) / len(steps) if steps else None
+
+
+def _median_decoding(found: Sequence[Part]) -> float | None:
+    steps = [one.median_seconds for part in found if (one := part.figures.steps.get("decode")) is not None]
     return sum(steps) / len(steps) if steps else None
 
 

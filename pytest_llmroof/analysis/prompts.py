@@ -29,7 +29,13 @@ def prompt_work(window: Window, tokens: Tokens, decode_tokens: float | None) -> 
         steps=steps,
         estimated=not steps.exact,
         step=prompt_step(tokens.computed, requests, tokens.hit_rate or 0.0, steps.value),
+        hit_rate=tokens.hit_rate or 0.0,
     )
+
+
+def in_steps(prefill: PrefillFacts, steps: float) -> Step:
+    """The mean step with prompts, were the same prompts computed in so many steps."""
+    return prompt_step(prefill.tokens.value, prefill.requests, prefill.hit_rate, steps)
 
 
 def prompt_step(computed: float, requests: float, hit_rate: float, steps: float) -> Step:

@@ -198,7 +198,7 @@ def test_no_latency_from_llamacpp(tmp_path: Path, metric: str) -> None:
     missing = no_data(measure(facts_of(tmp_path, llamacpp)), metric)
     assert missing.reason == "llama.cpp exports no latency histogram"
     assert missing.remedy is not None
-    assert "load generator" in missing.remedy
+    assert "load generator" in str(missing.remedy)
 
 
 def test_what_else_llamacpp_does_not_tell(tmp_path: Path) -> None:
@@ -245,6 +245,14 @@ def test_tensorrt_llm_s_decode_time_of_requests(tmp_path: Path) -> None:
     assert measured(m, "errors.rate").value == pytest.approx(3 / 103)
 
 
+def test_a_batch_of_tokens_counted_at_the_finish_is_known_between_bounds(tmp_path: Path) -> None:
+    """Six of 103 requests ran at either end, whose tokens may be of another window: so much of 400 s in 60 s."""
+    batch = decode_of(facts_of(tmp_path, partial(trtllm, running=6.0))).batch
+    assert batch.value == pytest.approx(400 / 60)
+    assert batch.low == pytest.approx(400 / 60 * (1 - 6 / 103))
+    assert batch.high == pytest.approx(400 / 60 * (1 + 6 / 103))
+
+
 def test_iterations_tell_step_batch_context_and_idle_time(tmp_path: Path) -> None:
     """10 ms of the host, 7 of the GPU: 30 % idle. 8 sequences of 500 tokens that make two tokens each."""
     statistics = {"numGenRequests": 8, "numContextRequests": 0, "avgNumDecodedTokensPerIter": 2.0}
@@ -287,7 +295,7 @@ def test_a_frontend_knows_no_cache(tmp_path: Path) -> None:
     m = measure(facts_of(tmp_path, dynamo))
     missing = no_data(m, "kv_cache.usage.max")
     assert missing.remedy is not None
-    assert "workers' pages" in missing.remedy
+    assert "workers' pages" in str(missing.remedy)
     assert measured(m, "ttft.mean").value == pytest.approx(0.7)
 
 
