@@ -72,13 +72,14 @@ def _movement(window: Window) -> Bounded | None:
         return None
     times, moves = window.progress.times, _moves(window.progress)
     first, last = moves[0], moves[-1]
-    while first > 0 and _present(window, times[first - 1]):
+    present = _present(window)
+    while first > 0 and times[first - 1] in present:
         first -= 1
     longest = times[last + 1] - times[first]
-    there = _present(window, times[first])
+    there = times[first] in present
     before = 0.0 if there else times[first + 1] - times[first]
     earlier = times[first] - times[first - 1] if there and first > 0 else 0.0  # they came since the sample before
-    after = 0.0 if _present(window, times[last + 1]) else times[last + 1] - times[last]
+    after = 0.0 if times[last + 1] in present else times[last + 1] - times[last]
     shortest = max(0.0, longest - before - after)
     return Bounded((longest + shortest) / 2, shortest, longest + earlier)
 
@@ -88,15 +89,15 @@ def _moves(progress: Series) -> list[int]:
     return [index for index, (one, other) in enumerate(pairwise(progress.values)) if other > one]
 
 
-def _present(window: Window, time: float) -> bool:
-    """Whether a gauge saw requests in an engine at this time."""
-    return any(
-        value > 0
+def _present(window: Window) -> frozenset[float]:
+    """When a gauge saw requests in an engine."""
+    return frozenset(
+        at
         for engine in window.engines
         for gauge in ("running", "waiting")
         if gauge in engine.gauges
         for at, value in zip(engine.gauges[gauge].times, engine.gauges[gauge].values, strict=True)
-        if at == time
+        if value > 0
     )
 
 

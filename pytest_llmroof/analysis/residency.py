@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
@@ -24,7 +24,8 @@ def gauge(window: Window, name: str, combine: Callable[[Sequence[float]], float]
         return Series(series[0].times, tuple(combine(values) for values in together))
     begun = max(one.times[0] for one in series)
     times = tuple(sorted({time for one in series for time in one.times if time >= begun}))
-    return Series(times, tuple(combine([_at(one, time) for one in series]) for time in times))
+    together = zip(*(_held(one, times) for one in series), strict=True)
+    return Series(times, tuple(combine(values) for values in together))
 
 
 def under_load(window: Window, series: Series) -> Series:
@@ -89,6 +90,15 @@ def _contexts(engine: Engine) -> list[float]:
 def _at(series: Series, time: float) -> float:
     """A series' value at a time: that of its last sample until then."""
     return series.values[max(0, bisect_right(series.times, time) - 1)]
+
+
+def _held(series: Series, times: Sequence[float]) -> list[float]:
+    """A series' value at every one of these times, as `_at` has it: a fleet has too many to look each of them up."""
+    held: list[float] = []
+    ends = [*(bisect_left(times, later) for later in series.times[1:]), len(times)]
+    for value, end in zip(series.values, ends, strict=True):
+        held += [value] * (end - len(held))
+    return held
 
 
 def _pairs(series: Series) -> list[tuple[float, float]]:
