@@ -14,7 +14,7 @@ from pytest_llmroof.analysis.prompts import prompt_step
 from pytest_llmroof.analysis.sources import Roofs, convention, fits_cache, in_cache, not_exported, roofs, source
 from pytest_llmroof.analysis.thresholds import remedy
 from pytest_llmroof.analysis.timebase import BOUND, TimeBase, apart, over, time_base
-from pytest_llmroof.analysis.tokens import EDGES
+from pytest_llmroof.analysis.tokens import EDGES, HITS, count_tokens
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.roofline.cost import model_flops, step_cost
 from pytest_llmroof.roofline.roof import achievable
@@ -46,7 +46,7 @@ def _prompt_rate(facts: WindowFacts, prefill: PrefillFacts) -> Outcome:
     )
     how = f"computed prompt tokens over busy time ({base.basis})"
     measured = over(facts, metric, prefill.tokens, base, "tokens/s", how, "prompt_tokens_computed", "prompt_tokens")
-    return _settled(measured, prefill)
+    return _settled(facts, measured, prefill)
 
 
 def _mfu(facts: WindowFacts, prefill: PrefillFacts, against: Roofs) -> Outcome:
@@ -58,12 +58,14 @@ def _mfu(facts: WindowFacts, prefill: PrefillFacts, against: Roofs) -> Outcome:
     share = flops.scaled(1 / (against.peak * facts.deployment.gpus))
     how = f"FLOPs of computed prompt tokens over the peak and {base.basis}; {convention(facts, cost)}"
     reach = achievable(against.accelerator, facts.deployment.compute)
-    return _settled(_utilisation(facts, "prefill.mfu", share, base, how, reach), prefill)
+    return _settled(facts, _utilisation(facts, "prefill.mfu", share, base, how, reach), prefill)
 
 
-def _settled(measured: Measurement, prefill: PrefillFacts) -> Measurement:
-    """The measurement, with what would tell the prompts in flight at the window's ends where nothing does."""
-    return replace(measured, settle=EDGES) if math.isinf(prefill.tokens.high) else measured
+def _settled(facts: WindowFacts, measured: Measurement, prefill: PrefillFacts) -> Measurement:
+    """The measurement, with what would tell the prompts in flight at the window's ends, or the cached ones."""
+    if math.isinf(prefill.tokens.high):
+        return replace(measured, settle=EDGES)
+    return measured if count_tokens(facts.window).hits_told else replace(measured, settle=HITS)
 
 
 def _mbu(facts: WindowFacts, prefill: PrefillFacts, against: Roofs) -> Outcome:
@@ -74,10 +76,19 @@ def _mbu(facts: WindowFacts, prefill: PrefillFacts, against: Roofs) -> Outcome:
         return in_cache("prefill.mbu", against)
     bounds = prefill.steps
     ends = [_bytes_moved(facts, prefill, steps) for steps in (bounds.value, bounds.low, bounds.high)]
-    share = Bounded.spanning(*ends).scaled(1 / (against.bandwidth * facts.deployment.gpus))
+    share = _of_tokens(Bounded.spanning(*ends), prefill).scaled(1 / (against.bandwidth * facts.deployment.gpus))
     steps = f"{grouped(prefill.steps.value)} steps with prompts" + (", estimated," if prefill.estimated else "")
     how = f"weights of {steps} and cache read and written, over the bandwidth and {base.basis}"
-    return _utilisation(facts, "prefill.mbu", share, base, how, achievable(against.accelerator, "memory"))
+    measured = _utilisation(facts, "prefill.mbu", share, base, how, achievable(against.accelerator, "memory"))
+    return _settled(facts, measured, prefill)
+
+
+def _of_tokens(amount: Bounded, prefill: PrefillFacts) -> Bounded:
+    """An amount that the counted tokens made, as wide as their own number is known."""
+    tokens = prefill.tokens
+    return Bounded(
+        amount.value, amount.low * tokens.low / tokens.value, amount.high * max(1.0, tokens.high / tokens.value)
+    )  # fmt: skip
 
 
 def _intensity(facts: WindowFacts, prefill: PrefillFacts, against: Roofs) -> Outcome:

@@ -35,7 +35,7 @@ def hold_together(found: Difference, earlier: Snapshot | None, later: Snapshot, 
 
 
 def mark_lost(found: Difference, later: Snapshot, engine: EngineNames) -> None:
-    """What every release exposes once it is fed, where the last page tells of what fed it, and lacks it: it was lost."""
+    """What every release exposes once it is fed, where the last page tells what fed it, and lacks it: it was lost."""
     always = engine.entry.get("always", ())
     fed = must_be_fed(counts_of(later, engine)) if always else frozenset()
     for quantity in always:
