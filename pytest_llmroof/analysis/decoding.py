@@ -233,8 +233,18 @@ def _batch_by_time(window: Window, pace: Pace, busy: Busy | None) -> Bounded:
     value = pace.sum_seconds / (busy.seconds.value or busy.seconds.high)
     # A step that decodes holds one sequence at the least.
     low = max(seconds.low / busy.seconds.high, min(pace.sum_seconds / busy.seconds.high, 1.0))
-    high = seconds.high / busy.seconds.low if busy.seconds.low else math.inf
+    shortest = busy.seconds.low - _prompts_alone(pace)
+    high = seconds.high / shortest if shortest > 0 else math.inf
     return Bounded(value, low, max(value, min(high, most)))
+
+
+def _prompts_alone(pace: Pace) -> float:
+    """How long prompts may have been computed while nothing decoded: as long as it took to compute them, at most."""
+    if not pace.tokens.computed and not pace.tokens.first:
+        return 0.0
+    times, first = pace.engine.histograms.get("prefill_time"), pace.tokens.first or pace.tokens.finished or 0.0
+    # It is observed when a request ends: those under way may have been as slow again.
+    return times.total * max(1.0, first / times.count) if times is not None and times.count else math.inf
 
 
 def _most_sequences(window: Window, pace: Pace) -> float:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from engine_pages import Page, dynamo, lmdeploy, tgi, trtllm, write
+from engine_pages import Page, dynamo, lmdeploy, sglang, tgi, trtllm, write
 
+from pytest_llmroof.analysis.measurement import Measurement
 from pytest_llmroof.assess import assess
 from pytest_llmroof.gates.build import window_spec
 from pytest_llmroof.gates.verdict import Verdict
@@ -86,3 +87,35 @@ def test_a_histogram_of_cached_tokens_tells_that_there_were_none(tmp_path: Path)
         series = f'trtllm_prompt_cached_tokens_per_request_sum{{model_name="m",engine_type="pytorch"}} {count * 0}\n'
         (tmp_path / page).write_text((tmp_path / page).read_text() + series)
     assert words(tmp_path, ["prefill.tokens_per_second >= 800"]) == [("pass", False)]
+
+
+def test_a_batch_that_no_steps_tell_lies_between_bounds(tmp_path: Path) -> None:
+    # 2000 steps of 16 sequences in 20 ms: 640 s of latencies. They decoded for 40 of the 50 s that the engine was at
+    # work; over all of these it is 12.8 sequences, and while prompts were computed nothing may have decoded: then up to
+    # all 64 requests, at once.
+    write(tmp_path, sglang)
+    (told,) = verdicts(tmp_path, ["decode.batch >= 15.9"])
+    assert (told.word, told.approximate) == ("pass", False)
+    cut(tmp_path, "sglang:cuda_graph_passes")
+    (found,) = verdicts(tmp_path, ["decode.batch >= 15.9"])
+    assert isinstance(found.outcome, Measurement)
+    bounded = found.outcome.bounded
+    assert (bounded.value, bounded.low, bounded.high) == (
+        pytest.approx(12.8), pytest.approx(12.8, rel=0.01), pytest.approx(64)
+    )  # fmt: skip
+    assert (found.word, found.approximate) == ("fail", True)
+
+
+def test_a_batch_of_decodes_alone_is_their_latencies_over_the_busy_time(tmp_path: Path) -> None:
+    # Where the requests say how long their prompts took, nothing else can have kept them from decoding: 64 of 10 ms are
+    # 0.64 s of the 50: 640 / (50 - 0.64) = 12.97 at the most.
+    write(tmp_path, sglang)
+    cut(tmp_path, "sglang:cuda_graph_passes")
+    for page, count in zip(BOTH, (0, 64), strict=True):
+        name, labels = "sglang:per_stage_req_latency_seconds", 'model_name="m",stage="prefill_forward"'
+        lines = [f"{name}_sum{{{labels}}} {count * 0.01}", f"{name}_count{{{labels}}} {count}",
+                 f'{name}_bucket{{{labels},le="+Inf"}} {count}']  # fmt: skip
+        (tmp_path / page).write_text((tmp_path / page).read_text() + "\n".join(lines) + "\n")
+    (found,) = verdicts(tmp_path, ["decode.batch >= 12.9"])
+    assert isinstance(found.outcome, Measurement)
+    assert found.outcome.bounded.high == pytest.approx(640 / (50 - 0.64), rel=0.001)
