@@ -23,7 +23,8 @@ from hand_facts import (
 from pytest_llmroof.analysis.attribute import attribute
 from pytest_llmroof.analysis.attribute_ttft import attribute_ttft
 from pytest_llmroof.analysis.diagnosis import Remedy
-from pytest_llmroof.analysis.effects_bytes import no_ridge, ridge_batch
+from pytest_llmroof.analysis.effects_admission import demand, fitting, more_slots
+from pytest_llmroof.analysis.effects_bytes import fp8_weights, larger_batch, no_ridge, ridge_batch, speculation
 from pytest_llmroof.analysis.effects_compute import chunk_tokens
 from pytest_llmroof.analysis.facts import PrefillFacts, WindowFacts
 from pytest_llmroof.analysis.observed import Observed
@@ -139,6 +140,29 @@ def test_a_larger_batch_up_to_the_latency_limit() -> None:
     batch = (floor * 4 * H100_BANDWIDTH - 139.0142e9) / (1481 * 327_680)
     assert f"about {batch:.0f}" in remedy.detail
     assert "limit" in remedy.detail
+
+
+def test_a_larger_batch_keeps_the_latency_limit_at_its_slower_end() -> None:
+    # At the 303 sequences that memory holds a step takes 23.8 to 25.5 ms: 24.5 ms ask for fewer.
+    # f' = (24.5 - 0.815) / (1 + 1.762 / 10.82) = 20.37 ms, 273.0 GB: 276 sequences.
+    remedy = offered("A", DENSE, tpot_limit_seconds=0.0245)["Run larger batches"]
+    batch = ((0.0245 - FITS) / (1 + REST / F) * 4 * H100_BANDWIDTH - 139.0142e9) / (1481 * 327_680)
+    assert f"about {batch:.0f}" in remedy.detail
+    # 26 ms ask for none.
+    assert "about 303" in offered("A", DENSE, tpot_limit_seconds=0.026)["Run larger batches"].detail
+
+
+def test_a_what_moves_most_stands_first_by_the_middle_of_its_range() -> None:
+    here = Situation(DENSE, attribute(DENSE, {}))
+    drafts, batches, weights = speculation(here), larger_batch(here), fp8_weights(here)
+    assert drafts is not None
+    assert batches is not None
+    assert weights is not None
+    # (13.4 ms - the middle) / 13.4 ms of times, (the middle - now) / now of rates: 12.4 sequences in 13.4 ms, 925 tok/s
+    for effect, now, sign in ((drafts, 0.0134, 1), (batches, 12.4 / 0.0134, -1), (weights, 0.0134, 1)):
+        assert effect.low is not None
+        assert effect.high is not None
+        assert effect.gain == pytest.approx(sign * (now - (effect.low + effect.high) / 2) / now)
 
 
 def test_a_no_larger_batch_where_memory_is_full() -> None:
@@ -426,6 +450,24 @@ def test_e_slots_up_to_what_fits() -> None:
     assert "raise --max-num-seqs" in remedy.detail
 
 
+def test_e_slots_are_worth_offering_where_a_tenth_more_fits() -> None:
+    # 426 sequences fit: a tenth more than 380 is 418, than 400 it is 440.
+    found = {most: more_slots(Situation(saturated(running=(0, most, 16)), None)) for most in (380.0, 400.0)}
+    assert found[400.0] is None
+    assert found[380.0] is not None
+    assert found[380.0].text == "380 sequences at once toward 426 in each replica"
+
+
+def test_e_slots_that_fit_where_no_step_tells_the_context() -> None:
+    # A prompt of 1 000 tokens and half an output of 960: (72 GB - 16.06 GB) / (1 480 x 131 072 B) = 288.4 sequences.
+    facts = replace(saturated(), decode=None)
+    assert fitting(facts, facts.deployment) == pytest.approx((72e9 - 16.0605e9) / (1480 * 131_072), rel=1e-4)
+    # Prompts alone: 1 000 tokens.
+    prompts = replace(facts, mean_output_tokens=None)
+    assert fitting(prompts, facts.deployment) == pytest.approx((72e9 - 16.0605e9) / (1000 * 131_072), rel=1e-4)
+    assert fitting(replace(facts, mean_prompt_tokens=None), facts.deployment) is None
+
+
 def test_e_a_smaller_cache_holds_twice_as_many() -> None:
     facts = saturated(waiting=(0, 5, 9, 12, 8), running=(0, 22, 24, 23, 24), kv_usage=(0, 0.97, 0.98, 0.99, 0.99))
     found = of_admission(facts)
@@ -443,6 +485,17 @@ def test_e_replicas_by_arrivals() -> None:
     assert remedy.detail == (
         "3.4 requests/s that take 8.40 s each without the queue need 29 places, and 40 requests wait; a replica has 24."
     )
+
+
+def test_e_arrivals_are_what_started_and_what_joined_the_line() -> None:
+    # 120 first tokens in a minute: 2 a second. From an empty engine to 24 + 60 requests: 84 more, 3.4 a second.
+    rates = []
+    for waiting, running in (((0, 60), (0, 24)), ((5, 5), (24, 24)), ((9, 2), (24, 24))):
+        asked = demand(saturated(waiting=waiting, running=running))
+        assert asked is not None
+        rates.append(asked.rate)
+    # A line that only shrinks takes no arrival away.
+    assert rates == pytest.approx([3.4, 2.0, 2.0])
 
 
 def test_e_no_replicas_where_one_keeps_up() -> None:

@@ -69,6 +69,12 @@ def test_a_larger_batch_needs_a_limit_that_can_be_told() -> None:
     assert larger_batch(replace(situation(DENSE), facts=empty)) is None
 
 
+def test_drafts_need_a_floor_that_can_be_told() -> None:
+    # Neither a bandwidth nor a peak: no pass has a floor, before or after.
+    unknown = llama_70b(accelerator=Accelerator("mine", "mine", {}, None, None))
+    assert speculation(replace(situation(DENSE), facts=replace(DENSE, deployment=unknown))) is None
+
+
 def test_where_no_batch_reaches_the_ridge() -> None:
     """70B at 4k: 2 x 69.5e9 + 4 x 64 x 128 x 80 x 4 096 FLOP a sequence over its 4 097 x 327 680 B: 111.5 FLOP/B."""
     text = no_ridge(situation(DENSE), Step(12.4, 4096))
@@ -152,16 +158,17 @@ def test_ranks_that_were_not_profiled_are_asked_for(captured: tuple[int, ...], o
         captured=captured,
     )  # fmt: skip
     found = diagnose(DENSE, {}, attribute(DENSE, {}, seen), "decode", seen)
-    assert [text for text in found.missing if text.startswith(said)]
+    assert [text for text in map(str, found.missing) if text.startswith(said)]
 
 
 def test_waiting_for_a_rank_that_was_not_profiled_asks_for_its_trace() -> None:
     seen = Observed("trace", transport=0.05, waiting=0.3, idle_within=0.03, idle_between=0.01, ranks=1, ranks_of=4)
     found = diagnose(DENSE, {}, attribute(DENSE, {}, seen), "decode", seen)
-    assert [text for text in found.missing if text.startswith("1 of 4 ranks was profiled, not the late one; ")]
+    said = "1 of 4 ranks was profiled, not the late one; "
+    assert [text for text in map(str, found.missing) if text.startswith(said)]
     known = replace(seen, late_rank=2)
     found = diagnose(DENSE, {}, attribute(DENSE, {}, known), "decode", known)
-    assert not [text for text in found.missing if "not the late one" in text]
+    assert not [text for text in map(str, found.missing) if "not the late one" in text]
 
 
 def test_kernels_alone_speak_where_no_time_can_be_split(tmp_path: Path) -> None:
