@@ -1,8 +1,8 @@
 """A vLLM server's exporter in a process of its own, with prometheus_client's HTTP server: it can be killed and stopped.
 
-    python engine_process.py [--port=0] [--at=SCRAPE:SIGNAL]
+    python engine_process.py --port=PORT [--at=SCRAPE:SIGNAL]
 
-Prints its port once it listens. ``slow`` on standard input doubles the time of its steps. At a scrape that ``--at``
+Prints a line once it listens. ``slow`` on standard input doubles the time of its steps. At a scrape that ``--at``
 names it sends itself that signal, in the middle of the answer.
 """
 
@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from exporters import ITL, Process
+from loopback import reserved
 from prometheus_client import Metric, start_http_server
 from prometheus_client.registry import Collector
 
@@ -29,8 +30,8 @@ _PATIENCE_SECONDS = 60.0
 class EngineProcess:
     """One server, which may live several times at its port."""
 
-    def __init__(self) -> None:
-        self.port = 0
+    def __init__(self, port: int) -> None:
+        self.port = port
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -45,7 +46,7 @@ class EngineProcess:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert self._process.stdout is not None
-        self.port = int(self._process.stdout.readline())
+        assert self._process.stdout.readline() == "listens\n"
 
     def slow(self) -> None:
         """Its steps take twice as long from now on."""
@@ -82,12 +83,13 @@ class EngineProcess:
 @contextmanager
 def engine(at: tuple[int, signal.Signals] | None = None) -> Iterator[EngineProcess]:
     """A server that runs, and is gone at the end of the block."""
-    served = EngineProcess()
-    served.start(at)
-    try:
-        yield served
-    finally:
-        served.kill()
+    with reserved() as port:
+        served = EngineProcess(port)
+        served.start(at)
+        try:
+            yield served
+        finally:
+            served.kill()
 
 
 def until(holds: Callable[[], bool], what: str) -> None:
@@ -125,8 +127,8 @@ def _serve(port: int, at: str | None) -> None:
                 slowed.set()
 
     threading.Thread(target=listen, daemon=True).start()
-    http, _thread = start_http_server(port, "127.0.0.1", served.registry)
-    print(http.server_port, flush=True)
+    start_http_server(port, "127.0.0.1", served.registry)
+    print("listens", flush=True)
     while True:
         # A server that was stopped did no work meanwhile.
         seconds = 2 * ITL if slowed.is_set() else ITL
@@ -136,7 +138,7 @@ def _serve(port: int, at: str | None) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--at")
     given = parser.parse_args()
     _serve(given.port, given.at)

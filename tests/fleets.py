@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from loopback import reserved
 from vllm_pages import Load, page
 
 ROOT: Final = Path(__file__).parents[1]
@@ -173,20 +173,17 @@ def _post(url: str, body: bytes) -> None:
 @contextmanager
 def _running(command: list[str], log: Path, ready: str, statuses: tuple[int, ...] = (200,)) -> Iterator[str]:
     """A server that is ready, on a free port; gone afterwards."""
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{reserved.getsockname()[1]}"
-    url = f"http://{address}"
-    with log.open("wb") as output:
+    with reserved() as port, log.open("wb") as output:
+        address = f"127.0.0.1:{port}"
         process = subprocess.Popen(
             [part.replace("{address}", address) for part in command], stdout=output, stderr=subprocess.STDOUT
         )
-    try:
-        _wait(url + ready, process, log, statuses)
-        yield url
-    finally:
-        process.kill()
-        process.wait(timeout=30)
+        try:
+            _wait(f"http://{address}{ready}", process, log, statuses)
+            yield f"http://{address}"
+        finally:
+            process.kill()
+            process.wait()
 
 
 def _wait(url: str, process: subprocess.Popen[bytes], log: Path, statuses: tuple[int, ...]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -47,6 +48,18 @@ def serving(
         http.shutdown()
         thread.join()
         http.server_close()
+
+
+@contextlib.contextmanager
+def reserved() -> Iterator[int]:
+    """A port that is given to nobody who asks for any, until the end of the block: for a server that is told its port.
+
+    It is bound but not listened at, so that who names it may listen there, as often as wanted (SO_REUSEADDR).
+    """
+    with socket.socket() as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
 
 
 def respond(
