@@ -60,7 +60,7 @@ def llama_bench_window(runs: Sequence[Mapping[str, Any]], location: str) -> Wind
         sources=(SourceInfo("llama-bench", location),),
         duration_seconds=sum(sum(test.seconds) for test in kept),
         samples=sum(len(test.seconds) for test in kept),
-        conventions=frozenset({"decode_steps_apart"}),
+        conventions=frozenset({"decode_steps_apart", "whole_requests"}),
         device_names=(device,) if device else (),
         notes=notes,
         title="llama-bench",
@@ -80,7 +80,7 @@ def _test(run: Mapping[str, Any]) -> _Test | None:
     if rate is None and seconds:
         rate = (prompt + generated) * len(seconds) / sum(seconds)
     batch = min(number(run.get("n_ubatch")) or math.inf, number(run.get("n_batch")) or math.inf)
-    return _Test(prompt, generated, depth, seconds, rate or 0.0, int(batch) if math.isfinite(batch) else max(1, prompt))
+    return _Test(prompt, generated, depth, seconds, rate or 0.0, max(1, int(batch) if math.isfinite(batch) else prompt))
 
 
 def _counters(prompts: Sequence[_Test], decodes: Sequence[_Test]) -> dict[str, float]:
