@@ -160,25 +160,31 @@ def _add(server: _Server, name: str, kind: str, one: Mapping[str, Any], location
     elif kind == "histogram":
         server.series.extend(_stated_histogram(name, labels, one, location))
     elif kind in ("gauge", "unknown"):
-        least, largest = stats.get("min"), stats.get("max")
-        if not isinstance(least, int | float) or not isinstance(largest, int | float):
+        least, largest = _figure(stats.get("min")), _figure(stats.get("max"))
+        if least is None or largest is None:
             return
         if name == _START and largest - least > _SAME_START_SECONDS:
             raise _restarted(location, f"its process started at {least:.0f} before, at {largest:.0f} after")
         if name == _START or any(target.kind == "facts" for target in _targets(name)):
-            server.facts.append(Sample(name, labels, float(largest)))
+            server.facts.append(Sample(name, labels, largest))
         else:
-            server.largest.setdefault(name, []).append(Sample(name, labels, float(largest)))
+            server.largest.setdefault(name, []).append(Sample(name, labels, largest))
+
+
+def _figure(value: Any) -> float | None:
+    """A finite number, which may be negative."""
+    found = number(abs(value)) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return None if found is None else math.copysign(found, value)
 
 
 def _stated_histogram(
     name: str, labels: Mapping[str, str], one: Mapping[str, Any], location: str
 ) -> Iterator[_Series]:  # fmt: skip
     stats, buckets = one["stats"], one.get("buckets")
-    count, total = stats.get("count"), stats.get("sum")
-    if not isinstance(count, int | float):
+    count, total = _figure(stats.get("count")), _figure(stats.get("sum"))
+    if count is None:
         return
-    if count < 0 or (isinstance(total, int | float) and total < 0) or (count and not isinstance(buckets, Mapping)):
+    if count < 0 or (total is not None and total < 0) or (count and not isinstance(buckets, Mapping)):
         raise _restarted(location, f"{name} went down")
     held = {"sum": total if count else 0.0, "count": count}
     rate = number(stats.get("count_rate"))
@@ -249,11 +255,11 @@ def _histogram(
     name: str, labels: Mapping[str, str], buckets: Mapping[str, Any], held: Mapping[str, Any]
 ) -> Iterator[Sample]:
     for bound, count in buckets.items():
-        if isinstance(count, int | float):
-            yield Sample(f"{name}_bucket", {**labels, "le": str(bound)}, float(count))
+        if (observed := number(count)) is not None:
+            yield Sample(f"{name}_bucket", {**labels, "le": str(bound)}, observed)
     for part in ("sum", "count"):
-        if isinstance(held.get(part), int | float):
-            yield Sample(f"{name}_{part}", labels, float(held[part]))
+        if (told := number(held.get(part))) is not None:
+            yield Sample(f"{name}_{part}", labels, told)
 
 
 def _exposed(name: str) -> str:

@@ -30,6 +30,8 @@ from pytest_llmroof.telemetry.unanswered import transport_error
 MAXIMUM_BYTES: Final = 1 << 30
 _TEXT: Final = frozenset({str})
 _CHUNK: Final = 1 << 20
+#: The end of the year 9999, beyond which no calendar reaches.
+_LATEST: Final = 253_402_300_799.0
 #: How much later than its time-out an answer is hung up on.
 _SLACK_SECONDS: Final = 0.1
 #: The most points that Prometheus answers for a series.
@@ -212,4 +214,7 @@ def _row(entry: Mapping[str, Any]) -> Row:
     samples = entry["values"] if "values" in entry else [entry["value"]]
     if not isinstance(labels, dict) or not _TEXT.issuperset(map(type, labels.values())):
         raise TypeError("labels are a mapping of texts")
-    return Row(labels, [float(time) for time, _ in samples], [float(value) for _, value in samples])
+    times = [float(time) for time, _ in samples]
+    if times and not (min(times) >= 0 and max(times) <= _LATEST and sum(times) >= 0):
+        raise ValueError("a time that no calendar has")
+    return Row(labels, times, [float(value) for _, value in samples])

@@ -15,6 +15,7 @@ telemetry/clusters.py makes a window of it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -150,7 +151,7 @@ def _scrapes(api: PrometheusApi, question: Question, engine: EngineNames, names:
     """How many samples each series of one metric has in the window."""
     selector = named([_probe(engine, names)], question.selector)
     rows = api.instant(f"count_over_time({selector}[{question.range}])", question.end)
-    counts = [row.values[0] for row in rows]
+    counts = [row.values[0] for row in rows if 0 < row.values[0] < math.inf]
     if not counts:
         raise SourceError(
             f"{api.endpoint.shown}: {{{question.selector}}} has no sample {_between(question)}",

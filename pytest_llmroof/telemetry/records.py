@@ -71,13 +71,14 @@ def read_records(
 def pages_of(engine: EngineNames, records: Sequence[Record], location: str) -> list[Page]:
     """Pages of running totals, from before the first record to behind the last one."""
     number = (engine.records or {}).get("number", "")
-    seen: set[tuple[str, object, float]] = set()
+    seen: set[tuple[str, str, float]] = set()
     kept = []
     for record in records:
         rank, seconds = rank_of(engine, record), seconds_of(engine, record) or 0.0
-        if number and (rank, record.get(number), seconds) in seen:
+        step = repr(record.get(number))
+        if number and (rank, step, seconds) in seen:
             continue  # the same file twice
-        seen.add((rank, record.get(number), seconds))
+        seen.add((rank, step, seconds))
         kept.append((rank, seconds, record))
     every = max(1, math.ceil(len(kept) / _PAGES))
     totals = Totals(engine, [rank for rank, _, _ in kept])

@@ -114,6 +114,9 @@ def test_a_series_that_lost_its_name_counts_for_nothing(script: Script) -> None:
     {"resultType": "matrix", "result": [{"values": [[1, "1"]]}]},
     {"resultType": "matrix", "result": [{"metric": {"__name__": 7}, "values": [[1, "1"]]}]},
     {"resultType": "matrix", "result": [{"metric": {}, "values": [[10**400, "1"]]}]},
+    {"resultType": "matrix", "result": [{"metric": {}, "values": [[1e18, "1"]]}]},
+    {"resultType": "matrix", "result": [{"metric": {}, "values": [[1, "1"], [float("nan"), "1"]]}]},
+    {"resultType": "matrix", "result": [{"metric": {}, "values": [[-1, "1"]]}]},
     {},
     [],
     None,
@@ -125,6 +128,18 @@ def test_results_of_another_shape(script: Script, data: object) -> None:
         return 200, "application/json", json.dumps({"status": "success", "data": data}).encode()
 
     assert "is no Prometheus-compatible server" in refused(script, answer).reason
+
+
+@pytest.mark.parametrize("count", ["+Inf", "NaN", "-1"])
+def test_a_number_of_samples_that_is_none(script: Script, count: str) -> None:
+    usual = script.answer
+
+    def answer(asked: Asked) -> Answer:
+        if "count_over_time" not in asked.fields.get("query", ""):
+            return usual(asked)
+        return success({"resultType": "vector", "result": [{"metric": {}, "value": [1000, count]}]})
+
+    assert "has no sample" in refused(script, answer).reason
 
 
 def test_names_of_another_shape(script: Script) -> None:
