@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import chromium
 import pytest
 from hypothesis import HealthCheck, settings
 from vllm_pages import write_pages
@@ -77,6 +78,13 @@ def _bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             environment.delenv("PYTHONDONTWRITEBYTECODE")
             environment.setenv("PYTHONPYCACHEPREFIX", str(of_this_run / "bytecode"))
         yield
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[chromium.Browser]:
+    """One browser for all tests of a process; each opens pages of its own, in a context of its own."""
+    with chromium.started() as one:
+        yield one
 
 
 @pytest.fixture(scope="session")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from chromium import Browser, Tab, opened, started
+from chromium import Browser, Tab, opened
 from page_checks import OPEN_ALL, colliding_labels, low_contrast, outside, roles, visible_text
 from report_pages import change, hostile, kernels, many, of_everything, several_accelerators
 
@@ -20,12 +19,6 @@ from pytest_llmroof.report.html import render
 SCREENS: Final = [(1280, False), (1280, True), (390, False), (390, True)]
 IDS: Final = ["desk light", "desk dark", "phone light", "phone dark"]
 SENTENCE: Final = "Blocked: 2 of 9 gates failed, 2 were not measured, 2 did not run; 1 gave a warning"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with started() as one:
-        yield one
 
 
 @pytest.fixture(scope="module")

@@ -139,9 +139,9 @@ def test_a_breach_blocks_and_every_view_says_why(job: Runner, server: Exporter) 
     assert re.fullmatch(r"- REL-7 decode MBU >= 99 %: Tokens come .* than this hardware's memory allows.*\.", reason)
 
 
-def test_the_page_says_first_that_it_is_blocked(job: Runner, server: Exporter) -> None:
+def test_the_page_says_first_that_it_is_blocked(job: Runner, server: Exporter, browser: chromium.Browser) -> None:
     done = job(gates(server.url))
-    with chromium.started() as browser, chromium.opened(browser, done.folder / "report.html", width=390) as tab:
+    with chromium.opened(browser, done.folder / "report.html", width=390) as tab:
         text = " ".join(str(tab.evaluate("document.body.innerText")).split())
     assert text.startswith("Blocked: 1 of 2 gates failed")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from chromium import opened, started
+from chromium import Browser, opened
 from page_checks import visible_text
 from vllm_pages import EIGHT_B
 
@@ -42,6 +42,7 @@ def test_the_page_of_a_breach_opens_with_the_verdict(
     pages: Callable[..., None],
     pytester: pytest.Pytester,
     monkeypatch: pytest.MonkeyPatch,
+    browser: Browser,
 ) -> None:
     monkeypatch.setenv("TOKEN", "s3cr3t-t0ken")
     pages(**EIGHT_B)
@@ -51,7 +52,7 @@ def test_the_page_of_a_breach_opens_with_the_verdict(
     written = page.read_text(encoding="utf-8")
     for secret in ("s3cr3t-t0ken", "hunter22", "Bearer", str(pytester.path)):
         assert secret not in written
-    with started() as browser, opened(browser, page) as tab:
+    with opened(browser, page) as tab:
         text = " ".join(visible_text(tab).split())
         chart = tab.evaluate("document.querySelector('.stack, svg.chart').getBoundingClientRect().top")
         verdict = tab.evaluate("document.querySelector('h1').getBoundingClientRect().top")
