@@ -40,7 +40,7 @@ class Figures:
     values: Mapping[str, float]
     over: Over | None
     source: str
-    seen: Stretch = (0.0, 0.0)
+    seen: Stretch
 
     @property
     def text(self) -> str:

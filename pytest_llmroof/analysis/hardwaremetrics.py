@@ -198,8 +198,8 @@ def _widened(facts: WindowFacts, metric: str, bounded: Bounded, seen: Stretch) -
     complement = _KINDS[metric].complement
     active = bounded.map(lambda value: 1 - value) if complement else bounded
     covered, beyond = seen[1] - seen[0], beyond_samples(facts, seen)
-    busy = _busy(facts)
-    most = min(1.0, (active.high * covered + beyond) / busy.low) if busy.low > 0 else 1.0
+    busy = _least_busy(facts)
+    most = min(1.0, (active.high * covered + beyond) / busy) if busy > 0 else 1.0
     least = active.low * covered / (covered + beyond)
     found = Bounded(active.value, min(least, active.value), max(most, active.value))
     return found.map(lambda value: 1 - value) if complement else found
@@ -210,11 +210,9 @@ def _alone(facts: WindowFacts) -> bool:
     return not facts.window.engines and facts.window.client is None
 
 
-def _busy(facts: WindowFacts) -> Bounded:
-    """How long the window was under load; from 0 on where only an upper bound is known."""
-    if facts.busy is None:
-        return Bounded(0.0, 0.0, facts.duration_seconds or 0.0)
-    return Bounded(0.0, 0.0, facts.busy.seconds.high) if is_bound(facts.busy) else facts.busy.seconds
+def _least_busy(facts: WindowFacts) -> float:
+    """Seconds under load at the least: none where nothing but an upper bound of them is known."""
+    return 0.0 if facts.busy is None or is_bound(facts.busy) else facts.busy.seconds.low
 
 
 def _undecided(facts: WindowFacts) -> str:
