@@ -31,6 +31,7 @@ _COLOURS: Final = {
 #: What a row of a gate that did not run must not show, though its window was measured for others.
 _FOUND: Final = (
     "value", "limit", "margin", "supported", "scenario", "in_words", "low", "high", "settle", "remedy", "check",
+    "because",
 )  # fmt: skip
 
 
@@ -135,7 +136,7 @@ def _merged(found: Aggregator) -> list[Document]:
 
 
 def _without_result(row: Document) -> Document:
-    return {**row, **dict.fromkeys(_FOUND), "verdict": "not run", "approximate": False}
+    return {**row, **dict.fromkeys(_FOUND), "advice": [], "verdict": "not run", "approximate": False}
 
 
 def _not_run(found: Aggregator, judged: set[str]) -> dict[str, str]:
@@ -178,7 +179,7 @@ def _specs(config: pytest.Config, file: str) -> Iterable[WindowSpec]:
 
 def _unmeasured(spec: WindowSpec, reasons: list[str]) -> Document:
     verdicts = tuple(
-        Verdict(gate, "not run", None, reason=reason) for gate, reason in zip(spec.gates, reasons, strict=True)
+        Verdict(gate, "not run", None, because=reason) for gate, reason in zip(spec.gates, reasons, strict=True)
     )
     return window_document(Assessment(spec, Deployment(), None, {}, verdicts, failure="no gate ran"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from pytest_llmroof.advice import AnyAdvice
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.gates.spec import TelemetrySource, WindowSpec
 from pytest_llmroof.profiles.finding import find_profiles
@@ -107,7 +108,7 @@ def _refuse_few(spec: WindowSpec, window: Window) -> None:
     refuse_few(spec, window, "widen `duration`, choose another `end`, or ask for fewer")
 
 
-def refuse_few(spec: WindowSpec, window: Window, remedy: str) -> None:
+def refuse_few(spec: WindowSpec, window: Window, remedy: AnyAdvice) -> None:
     """SourceError where fewer requests finished than the window asks for, or nobody counted them."""
     if spec.min_requests is None:
         return

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pytest_llmroof.advice import AnyAdvice
+
 
 @dataclass(frozen=True)
 class Position:
@@ -61,7 +63,7 @@ class SourceError(LlmroofError):
     (a command, where there is one). Neither holds credentials or absolute paths outside the project.
     """
 
-    def __init__(self, reason: str, remedy: str | None = None) -> None:
+    def __init__(self, reason: str, remedy: AnyAdvice | None = None) -> None:
         super().__init__(reason, remedy)
         self.reason = reason
         self.remedy = remedy

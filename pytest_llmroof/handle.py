@@ -132,7 +132,7 @@ class WindowHandle(Mapping[str, Measurement]):
         deployment = self.deployment
         accelerator = deployment.accelerator
         if accelerator is None:
-            raise UnknownFigureError(with_remedy("gpu", deployment.missing.get("gpu", "no accelerator is known")))
+            raise UnknownFigureError(str(with_remedy("gpu", deployment.missing.get("gpu", "no accelerator is known"))))
         known = accelerator.ridge(deployment.compute) is not None
         return Roofline(
             deployment.peak_flops_per_second,

@@ -191,6 +191,6 @@ def judge_all(item: pytest.Item, window: Assessed) -> None:
 
 
 def _not_judged(item: pytest.Item, spec: WindowSpec, reason: str) -> None:
-    verdicts = tuple(Verdict(gate, "not judged", None, reason=reason) for gate in spec.gates)
+    verdicts = tuple(Verdict(gate, "not judged", None, because=reason) for gate in spec.gates)
     assessment = Assessment(spec, Deployment(), None, {}, verdicts, failure=reason)
     publish(item.config, f"{item.nodeid}::unjudged", Assessed(assessment), range(len(spec.gates)))

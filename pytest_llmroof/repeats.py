@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from pytest_llmroof.advice import behind
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.measurement import Measurement, Outcome, Outcomes
 from pytest_llmroof.baseline.statistics import student_quantile
@@ -74,7 +75,8 @@ def _as_noisy_as(chosen: Measurement, values: Sequence[float]) -> Measurement:
     reach = student_quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
     bounded = chosen.bounded
     low, high = min(bounded.low, max(0.0, bounded.value - reach)), max(bounded.high, bounded.value + reach)
-    settle = "; ".join(filter(None, (chosen.settle, "more windows (`repeat:`), or a limit outside their noise")))
+    more = "more windows (`repeat:`), or a limit outside their noise"
+    settle = behind(f"{more}; ", chosen.settle) if chosen.settle else more
     bucketed = chosen.bucketed and (low, high) == (bounded.low, bounded.high)
     return replace(chosen, bounded=Bounded(bounded.value, low, high), settle=settle, bucketed=bucketed)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_llmroof.advice import Advice, AnyAdvice, as_advice
 from pytest_llmroof.errors import ConfigError, LlmroofError, SourceError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Taken:
     """
 
     recordings: tuple[tuple[Path, str], ...] = ()
-    failure: tuple[str, str | None] | None = None
+    failure: tuple[str, AnyAdvice | None] | None = None
     block: Block | None = None
     window: Window | None = None
 
@@ -45,7 +46,8 @@ class Taken:
 
     def write(self, path: Path) -> None:
         """Keep it in a file, which is there whole or not at all."""
-        content = {"recordings": [[str(folder), shown] for folder, shown in self.recordings], "failure": self.failure}
+        recordings = [[str(folder), shown] for folder, shown in self.recordings]
+        content = {"recordings": recordings, "failure": self._failure()}
         partial = path.with_suffix(".part")
         partial.write_text(json.dumps(content), encoding="utf-8")
         os.replace(partial, path)
@@ -55,4 +57,14 @@ class Taken:
         """What ``write`` kept."""
         content = json.loads(path.read_text(encoding="utf-8"))
         recordings = tuple((Path(folder), str(shown)) for folder, shown in content["recordings"])
-        return cls(recordings, tuple(content["failure"]) if content["failure"] else None)
+        if content["failure"] is None:
+            return cls(recordings)
+        reason, remedy = content["failure"]
+        return cls(recordings, (reason, None if remedy is None else as_advice(remedy)))
+
+    def _failure(self) -> object:
+        """The failure as JSON holds it: advice with a command is a mapping."""
+        if self.failure is None:
+            return None
+        reason, remedy = self.failure
+        return [reason, asdict(remedy) if isinstance(remedy, Advice) else remedy]

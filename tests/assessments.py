@@ -141,7 +141,7 @@ def measured(metric: str, value: float, low: float, high: float, unit: Unit, **m
 def verdict(of: Gate, outcome: Outcome, word: Word = "fail", **changes: Any) -> Verdict:
     """Judged by hand: margin and supported limit as the definitions say."""
     if not isinstance(outcome, Measurement):
-        made = Verdict(of, word, outcome, limit=of.limit.value, reason=outcome.reason)
+        made = Verdict(of, word, outcome, limit=of.limit.value, because=outcome.reason)
         return replace(made, **changes)
     value, limit = outcome.value, of.limit.value
     rising = of.operator in (">=", ">")

@@ -75,7 +75,7 @@ def engine_gaps_table() -> str:
     for engine in known_engines().values():
         gaps: dict[tuple[str, str], list[str]] = {}
         for metric, gap in engine.cannot.items():
-            gaps.setdefault((gap.reason, gap.remedy or ""), []).append(f"`{metric}`")
+            gaps.setdefault((gap.reason, str(gap.remedy or "")), []).append(f"`{metric}`")
         rows += [
             f"| {engine.title} | {' '.join(metrics)} | {_cell(reason)} | {_cell(remedy)} |"
             for (reason, remedy), metrics in gaps.items()

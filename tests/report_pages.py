@@ -21,7 +21,7 @@ def of_everything() -> Document:
             flagship_verdict(),
             verdict(gate("itl.mean", "<=", 0.02, "20ms", "seconds"), itl()),
             verdict(gate("tpot.p99", "<=", 0.05, "50ms", "seconds"), tpot(), "pass", approximate=True,
-                    settle="280 more requests"),
+                    advice=("280 more requests",)),
             verdict(gate("kv_cache.usage.max", "<=", 0.95, "95%", id="REL-12"), usage(), "pass"),
             verdict(gate("preemptions", "<=", 0.0, "0", "count", severity="warn"), preemptions()),
             outcomes={"decode.mbu": mbu(), "decode.intensity": intensity(), "itl.mean": itl()},

@@ -45,7 +45,7 @@ def ordinary(**changes: Any) -> dict[str, Any]:
     window = window_document(
         made.assessment(
             made.verdict(gates["itl"], made.itl(), "pass"),
-            made.verdict(made.gate(limit=0.41, written="41%"), made.mbu(), "pass", approximate=True, reason=near),
+            made.verdict(made.gate(limit=0.41, written="41%"), made.mbu(), "pass", approximate=True, because=near),
             made.verdict(gates["ttft"], made.no_data("ttft.p99", "no series ttft"), "no data"),
             made.verdict(gates["warn"], made.mbu(), "fail"),
             made.verdict(made.gate(id="REL-2"), made.impossible(), "impossible"),
@@ -69,7 +69,7 @@ def hostile() -> dict[str, Any]:
         elif number % 3 == 1:
             verdicts.append(made.verdict(asked, made.no_data(reason=text), "no data"))
         else:
-            verdicts.append(made.verdict(replace(asked, severity="warn"), made.mbu(), reason=text))
+            verdicts.append(made.verdict(replace(asked, severity="warn"), made.mbu(), because=text))
     everything = "\n".join(HOSTILE[:-1])
     window = window_document(
         made.assessment(

@@ -79,7 +79,7 @@ def packaged_metric(name: str, outcome_of: Callable[[str], Outcome]) -> extend.V
         raise KeyError(f"{name} is a metric of {metric.plugin}, and none of the package's own")
     outcome = outcome_of(name)
     if isinstance(outcome, NoData):
-        return extend.NoData(outcome.reason, outcome.remedy)
+        return extend.NoData(outcome.reason, str(outcome.remedy) if outcome.remedy else None)
     if isinstance(outcome, Impossible):
         return extend.NoData(f"{name} is impossible: {outcome.reason}", f"check {outcome.check}")
     return extend.Value(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from pytest_llmroof.advice import behind
 from pytest_llmroof.analysis.binomial import rank_shares
 from pytest_llmroof.analysis.clientcut import partly
 from pytest_llmroof.analysis.clientwords import failures, more, source_of
@@ -61,7 +62,7 @@ def _latency(client: Client, metric: str, base: str, statistic: str) -> Outcome:
         return _of_values(client, metric, base, what, statistic, values)
     if base in ("tpot", "itl") and (single := _single_tokens(client)):
         reason = f"all {single} completed requests had one output token: there is no time between tokens"
-        return NoData(metric, reason, "measure with longer outputs, e.g. vllm bench serve --random-output-len 128 ...")
+        return NoData(metric, reason, remedy("longer_outputs"))
     summary = client.summaries.get(base)
     if summary is None and not values:
         return NoData(metric, f"{source_of(client)} holds no {what}", more(client, "requests"))
@@ -243,7 +244,7 @@ def _no_percentiles(client: Client, metric: str, median: float | None, mean: flo
         f"several tokens came in one chunk (p50 {p50}, mean {average} between pieces at {source_of(client)}), "
         "so their times are no inter-token latencies"
     )
-    return NoData(metric, reason, f"gate tpot, or {remedy('server')}")
+    return NoData(metric, reason, behind("gate tpot, or ", remedy("server")))
 
 
 def _errors(client: Client, metric: str) -> Outcome:

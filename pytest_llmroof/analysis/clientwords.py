@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pytest_llmroof.advice import AnyAdvice
 from pytest_llmroof.analysis.thresholds import remedy
 from pytest_llmroof.telemetry.client import Client
 
@@ -11,7 +12,7 @@ def source_of(client: Client) -> str:
     return f"{client.title} ({client.location})"
 
 
-def more(client: Client, key: str) -> str:
+def more(client: Client, key: str) -> AnyAdvice:
     """What makes the tool tell more."""
     return client.remedies.get(key) or client.remedies.get("requests") or remedy("per_request")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from pytest_llmroof.advice import AnyAdvice, behind
 from pytest_llmroof.analysis.facts import DecodeFacts, WindowFacts
 from pytest_llmroof.analysis.measurement import Measurement
 from pytest_llmroof.analysis.sources import Roofs, cannot
@@ -17,7 +18,7 @@ from pytest_llmroof.roofline.step import StepCost
 from pytest_llmroof.units import format_quantity
 
 
-def no_context(facts: WindowFacts) -> tuple[str, str]:
+def no_context(facts: WindowFacts) -> tuple[str, AnyAdvice]:
     """Why the context of a sequence is not known, and what would tell it."""
     if facts.decode is not None and facts.decode.only_longest is not None:
         known = cannot(facts.window, "decode.context")
@@ -39,7 +40,7 @@ def lacks_context(facts: WindowFacts) -> bool:
     return model.kv_bytes_per_token(facts.deployment.kv_cache) > 0
 
 
-def as_lower_bound(measured: Measurement, undecided: str, settle: str) -> Measurement:
+def as_lower_bound(measured: Measurement, undecided: str, settle: AnyAdvice) -> Measurement:
     """The measurement as one whose low end alone is known to be near: its interval decides, or nothing does."""
     bounded = measured.bounded
     return replace(
@@ -64,7 +65,7 @@ def only_what_fits(facts: WindowFacts, measured: Measurement) -> Measurement:
         measured,
         f"its means (of experts under even routing, of lengths) would take {measured.value * 100:.0f} % of the "
         "roof: what was read is less, but not known, or tensor_parallel, weights or gpu are not what runs",
-        "check these, then " + profile_wanted(vendor_of(facts)),
+        behind("check these, then ", profile_wanted(vendor_of(facts))),
     )
 
 

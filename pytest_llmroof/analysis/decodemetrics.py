@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from pytest_llmroof.advice import AnyAdvice, behind
 from pytest_llmroof.analysis.decodebounds import (
     as_lower_bound,
     between_if_interleaved,
@@ -185,7 +186,7 @@ def _seconds(facts: WindowFacts, cost: StepCost) -> float:
     return found.seconds
 
 
-def _settle(facts: WindowFacts, decode: DecodeFacts, costs: dict[str, StepCost]) -> str | None:
+def _settle(facts: WindowFacts, decode: DecodeFacts, costs: dict[str, StepCost]) -> AnyAdvice | None:
     """What would narrow the interval of ``decode.mbu``: the widest of its parts, in words."""
     cost = costs["value"]
     if not cost.bytes:
@@ -198,9 +199,10 @@ def _settle(facts: WindowFacts, decode: DecodeFacts, costs: dict[str, StepCost])
     if not facts.window.engines:
         return remedy("server")
     if time >= max(experts, cache):
-        return "samples of the load, which tell how many microbatches are under way: " + remedy("record")
+        return behind("samples of the load, which tell how many microbatches are under way: ", remedy("record"))
     if experts >= cache:
-        return "a profile, which tells how evenly tokens are routed to experts: " + profile_wanted(vendor_of(facts))
+        lead = "a profile, which tells how evenly tokens are routed to experts: "
+        return behind(lead, profile_wanted(vendor_of(facts)))
     return remedy("one_length")
 
 

@@ -235,7 +235,7 @@ def _batch_by_time(window: Window, pace: Pace, busy: Busy | None) -> Bounded:
     low = max(seconds.low / busy.seconds.high, min(pace.sum_seconds / busy.seconds.high, 1.0))
     shortest = busy.seconds.low - _prompts_alone(pace)
     high = seconds.high / shortest if shortest > 0 else math.inf
-    return Bounded(value, low, max(value, min(high, most)))
+    return Bounded(value, min(value, low), max(value, min(high, most)))
 
 
 def _prompts_alone(pace: Pace) -> float:
@@ -253,8 +253,10 @@ def _most_sequences(window: Window, pace: Pace) -> float:
     Two samples that frame a load say nothing of how many ran in it: they are believed beside counted steps only.
     """
     running = pace.engine.gauges.get("running")
-    if running is not None and max(running.values) > 0 and (
-        pace.steps or len(running.values) >= threshold("gauge_samples")
+    if (
+        running is not None
+        and max(running.values) > 0
+        and (pace.steps or len(running.values) >= threshold("gauge_samples"))
     ):
         return max(running.values)
     present = requests_at(window.only(pace.engine), 0) or 0.0

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from pytest_llmroof.advice import AnyAdvice, behind
 from pytest_llmroof.analysis import evidence, findings
 from pytest_llmroof.analysis.attribute import attribute_decode, attribute_prefill
 from pytest_llmroof.analysis.attribute_ttft import attribute_ttft
@@ -242,18 +243,18 @@ def _of_kernels(facts: WindowFacts, finding: Finding) -> Iterator[Evidence]:
 
 def _ranks_missing(
     facts: WindowFacts, split: Attribution | None, observed: Observed | None, letters: tuple[str, ...]
-) -> Iterator[str]:
+) -> Iterator[AnyAdvice]:
     """Ranks wait for one whose own trace is not here, or may do so."""
     if observed is None or not observed.partial or split is None:
         return
     wanted = profile_wanted(vendor_of(facts))
     seen = f"{observed.ranks} of {observed.ranks_of} ranks {'was' if observed.ranks == 1 else 'were'} profiled"
     if observed.late_rank is None and split.share("exposed communication: waiting") >= threshold("lost_share"):
-        yield f"{seen}, not the late one; {wanted}"
+        yield behind(f"{seen}, not the late one; ", wanted)
     elif observed.ranks > 1 and "C" in letters and late_rank_possible(split, observed):
         others = sorted(set(range(observed.ranks_of)) - set(observed.captured)) if observed.captured else []
         which = f", not {_numbered(others)}" if others else ""
-        yield f"{seen}{which}: whether all of them wait for another one; {wanted}"
+        yield behind(f"{seen}{which}: whether all of them wait for another one; ", wanted)
 
 
 def _numbered(ranks: list[int]) -> str:
@@ -270,18 +271,19 @@ def _profiled(observed: Observed | None) -> bool:
 
 def _missing(
     facts: WindowFacts, finding: Finding, split: Attribution | None, of: Family, observed: Observed | None
-) -> Iterator[str]:
+) -> Iterator[AnyAdvice]:
     """What would tell more: inputs in doubt, why nothing could be split, and what tells candidates apart."""
     if split is not None and split.of == "decode step" and (doubt := doubtful_inputs(facts, split)) is not None:
         yield doubt
     if split is None and finding.letters != ("G",) and of in ("decode", "prefill", *_WINDOWS):
-        yield from (f"{key}: {with_remedy(key, why)}" for key, why in facts.deployment.missing.items())
+        yield from (behind(f"{key}: ", with_remedy(key, why)) for key, why in facts.deployment.missing.items())
     if split is None and of == "prefill" and facts.phase != "prefill":
         yield remedy("prefill_window")
     if split is None and of == "decode" and facts.decode is None:
         yield remedy("decode_window")
     if split is not None and split.may_be("cache reads"):
-        yield "; ".join(no_context(facts))
+        reason, advice = no_context(facts)
+        yield behind(f"{reason}; ", advice)
     yield from _ranks_missing(facts, split, observed, finding.letters)
     unexplained = finding.letters == ("E",) and finding.cause is None
     if finding.letters == ("G",) or unexplained or finding.confidence == "low":

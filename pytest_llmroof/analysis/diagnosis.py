@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
+
+from pytest_llmroof.advice import AnyAdvice
 
 Confidence = Literal["high", "medium", "low"]
 
@@ -39,7 +41,7 @@ class Diagnosis:
     """``scenario`` is a letter, ``"C or D"``, or None (nothing to name); ``candidates`` its letters.
 
     ``of`` is the metric family that it explains: ``decode``, ``prefill``, ``ttft``, ``window``.
-    ``missing`` lists what would tell the candidates apart, each with the command that gives it.
+    ``missing`` lists what would tell the candidates apart, each with the advice that gives it.
     """
 
     scenario: str | None
@@ -50,6 +52,6 @@ class Diagnosis:
     of: str
     evidence: tuple[Evidence, ...] = ()
     remedies: tuple[Remedy, ...] = ()
-    missing: tuple[str, ...] = field(default_factory=tuple)
+    missing: tuple[AnyAdvice, ...] = ()
     words: str = ""
     """What a scenario of another plugin means, for somebody who does not know GPUs."""

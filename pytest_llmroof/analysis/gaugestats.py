@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from pytest_llmroof.advice import AnyAdvice
 from pytest_llmroof.analysis.busytime import load_span
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome
@@ -141,7 +142,7 @@ def _samples(series: Series) -> str:
     return f"{count} sample{'' if count == 1 else 's'}"
 
 
-def _more(facts: WindowFacts) -> str:
+def _more(facts: WindowFacts) -> AnyAdvice:
     """How to get more samples of the gauges."""
     asked = any(one.kind == "prometheus" for one in facts.window.sources)
     return remedy("scrape_more" if asked else "record")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Final, Literal
 
+from pytest_llmroof.advice import AnyAdvice
 from pytest_llmroof.analysis.constants import counter_constant
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.hardware_load import Stretch, span
@@ -45,7 +46,7 @@ class Unread:
     """Why a quantity cannot be used, and what would give it, where the reason does not say so."""
 
     reason: str
-    remedy: str | None = None
+    remedy: AnyAdvice | None = None
 
 
 def averaging(hardware: Hardware) -> float:
@@ -81,8 +82,7 @@ def _read(facts: WindowFacts, gpu: Gpu, quantity: str, of_every_replica: bool) -
     if not alone and (not hardware.clocked or under_load is None):
         return Unread(
             "the counters' samples and the load are not on one clock, so nobody knows which of them saw the load",
-            "record both at once: python -m pytest_llmroof record --out=recordings/load http://HOST:8000/metrics "
-            "http://HOST:9400/metrics -- LOAD COMMAND",
+            remedy("both_at_once"),
         )
     inside = _inside(series, looks_back, under_load or ())
     if inside.times:
@@ -105,7 +105,7 @@ def _untold(hardware: Hardware, gpu: Gpu, quantity: str) -> Unread:
     )
 
 
-def _mended(hardware: Hardware, quantity: str, why: str) -> str | None:
+def _mended(hardware: Hardware, quantity: str, why: str) -> AnyAdvice | None:
     """What would make an unusable quantity usable."""
     if any(words in why for words in WRONG):
         return remedy("plain_counters")

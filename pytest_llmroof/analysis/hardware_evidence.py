@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pytest_llmroof.advice import AnyAdvice, behind
 from pytest_llmroof.analysis.busytime import is_bound
 from pytest_llmroof.analysis.clocks import slowest
 from pytest_llmroof.analysis.communication import communicates
@@ -104,29 +105,33 @@ def figures(facts: WindowFacts) -> Figures | None:
     return Figures(values, over, gpus[0].names.get("gr_engine", "GPU counters"), seen)
 
 
-def counters_missing(facts: WindowFacts, letters: tuple[str, ...]) -> Iterator[str]:
+def counters_missing(facts: WindowFacts, letters: tuple[str, ...]) -> Iterator[AnyAdvice]:
     """Why the counters that are there do not tell candidates apart, and what to switch on."""
     hardware, found = facts.window.hardware, serving(facts)
     if hardware is None or not set(letters) & set("CDF"):
         return
     if not found.gpus:
-        yield "; ".join(filter(None, (found.problem or "the counters tell of no GPU", found.remedy)))
+        yield _with_advice(found.problem or "the counters tell of no GPU", found.remedy)
         return
     known = figures(facts)
     if known is not None and known.over == "window" and _idle(facts, known) is None:
         more = remedy_for("more_counters", vendor_of(facts))
-        yield f"no average of the counters lies inside the load, nor is the busy time known; {more}"
+        yield _with_advice("no average of the counters lies inside the load, nor is the busy time known", more)
         return
     wanted = ["gr_engine", *(("sm_active", "dram", "tensor") if known is not None else ())]
     for quantity in wanted:
         reading = _of(facts, found.gpus[0], quantity)
         if isinstance(reading, Unread):
-            yield "; ".join(filter(None, (reading.reason, reading.remedy)))
+            yield _with_advice(reading.reason, reading.remedy)
             return
     if known is not None and "link" not in known.values and "C" in letters and communicates(facts.deployment):
         told = [text for name, text in hardware.missing.items() if name.startswith("nvlink")]
-        if said := told[0] if told else remedy_for("link_traffic", vendor_of(facts)):
-            yield said
+        if wanted_link := told[0] if told else remedy_for("link_traffic", vendor_of(facts)):
+            yield wanted_link
+
+
+def _with_advice(reason: str, advice: AnyAdvice | None) -> AnyAdvice:
+    return behind(f"{reason}; ", advice) if advice else reason
 
 
 def padding(facts: WindowFacts, outcomes: Outcomes) -> Iterator[Evidence]:

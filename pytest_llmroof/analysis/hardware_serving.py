@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pytest_llmroof.advice import AnyAdvice
 from pytest_llmroof.analysis.constants import counter_constant
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.hardware import activity
@@ -33,7 +34,7 @@ class Serving:
     expected: int | None = None
     note: str | None = None
     problem: str | None = None
-    remedy: str | None = None
+    remedy: AnyAdvice | None = None
 
     @property
     def unseen(self) -> int:

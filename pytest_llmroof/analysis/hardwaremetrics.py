@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from pytest_llmroof.advice import AnyAdvice
 from pytest_llmroof.analysis.busytime import is_bound
 from pytest_llmroof.analysis.consistency import contradictions
 from pytest_llmroof.analysis.facts import WindowFacts
@@ -224,7 +225,7 @@ def _undecided(facts: WindowFacts) -> str:
     )
 
 
-def _settle(facts: WindowFacts, found: Serving) -> str | None:
+def _settle(facts: WindowFacts, found: Serving) -> AnyAdvice | None:
     if found.unseen:
         return f"name the exporters of all of the deployment's hosts ({found.unseen} GPUs are missing)"
     return _remedy(facts, "more_counters")
@@ -293,5 +294,5 @@ def _section(metric: str) -> str:
     return "hfu" if metric == "hfu" else "hardware"
 
 
-def _remedy(facts: WindowFacts, name: str) -> str | None:
+def _remedy(facts: WindowFacts, name: str) -> AnyAdvice | None:
     return remedy_for(name, vendor_of(facts))

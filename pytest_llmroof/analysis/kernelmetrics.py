@@ -18,6 +18,7 @@ from pytest_llmroof.analysis.kernelwork import (
     seconds_of,
 )
 from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData, Outcome
+from pytest_llmroof.analysis.thresholds import remedy
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.near import did_you_mean
 from pytest_llmroof.profiles.kernel_names import matches, short_name
@@ -68,9 +69,7 @@ def _time_share(table: KernelTable, chosen: Sequence[Launch], metric: str) -> Ou
 
 def _utilised(table: KernelTable, chosen: Sequence[Launch], gpu: Accelerator | None, metric: str, kind: str) -> Outcome:
     if gpu is None:
-        return NoData(
-            metric, "it needs a GPU's peak", "write `gpu:` or --llmroof-gpu=NAME (pytest --llmroof-list=gpus names all)"
-        )
+        return NoData(metric, "it needs a GPU's peak", remedy("gpu"))
     if (other := other_device(table, gpu)) is not None:
         return Impossible(metric, *other)
     if seconds_of(chosen) is None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pytest_llmroof.advice import AnyAdvice, as_advice
 from pytest_llmroof.analysis.slices import mapping
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.data import load
@@ -32,9 +33,9 @@ def figure(name: str) -> float:
     return float(load("ncu.yaml")[name])
 
 
-def advice(name: str) -> str:
+def advice(name: str) -> AnyAdvice:
     """A remedy of data/ncu.yaml."""
-    return str(load("ncu.yaml")["remedies"][name])
+    return as_advice(load("ncu.yaml")["remedies"][name])
 
 
 def seconds_of(launches: Sequence[Launch]) -> float | None:

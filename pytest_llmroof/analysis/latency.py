@@ -164,4 +164,4 @@ def _single_token_outputs(facts: WindowFacts) -> float:
 
 def _only_single_tokens(metric: str, count: float) -> NoData:
     reason = f"all {grouped(count)} requests had one output token: there is no time between tokens"
-    return NoData(metric, reason, "measure with longer outputs, e.g. vllm bench serve --random-output-len 128 ...")
+    return NoData(metric, reason, remedy("longer_outputs"))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from pytest_llmroof.advice import AnyAdvice
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.units import Unit
 
@@ -40,7 +41,7 @@ class Measurement:
     achievable: float | None = None
     judged_by: Literal["value", "bounds"] = "value"
     undecided: str | None = None
-    settle: str | None = None
+    settle: AnyAdvice | None = None
     alternatives: tuple[Alternative, ...] = ()
     bucketed: bool = False
     other: Measurement | None = None
@@ -70,11 +71,11 @@ class Measurement:
 
 @dataclass(frozen=True)
 class NoData:
-    """The metric cannot be measured from these sources. ``remedy`` says what to collect, with the command."""
+    """The metric cannot be measured from these sources. ``remedy`` says what to collect."""
 
     metric: str
     reason: str
-    remedy: str | None = None
+    remedy: AnyAdvice | None = None
 
 
 @dataclass(frozen=True)

@@ -86,9 +86,9 @@ def _mbu(facts: WindowFacts, prefill: PrefillFacts, against: Roofs) -> Outcome:
 def _of_tokens(amount: Bounded, prefill: PrefillFacts) -> Bounded:
     """An amount that the counted tokens made, as wide as their own number is known."""
     tokens = prefill.tokens
-    return Bounded(
-        amount.value, amount.low * tokens.low / tokens.value, amount.high * max(1.0, tokens.high / tokens.value)
-    )  # fmt: skip
+    # The quotients first: where nothing is unknown they are 1, and no rounding moves an end beyond the value.
+    fewer, more = tokens.low / tokens.value, tokens.high / tokens.value
+    return Bounded(amount.value, amount.low * min(1.0, fewer), amount.high * max(1.0, more))
 
 
 def _intensity(facts: WindowFacts, prefill: PrefillFacts, against: Roofs) -> Outcome:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pytest_llmroof.advice import AnyAdvice, behind
 from pytest_llmroof.analysis.communication import communicates
 from pytest_llmroof.analysis.hardware_serving import degree_known
 from pytest_llmroof.analysis.thresholds import threshold
@@ -35,7 +36,7 @@ class Silent:
     """Why the profiles say nothing of the window, and what would."""
 
     reason: str
-    remedy: str | None
+    remedy: AnyAdvice | None
 
 
 def parts(facts: WindowFacts) -> tuple[Part, ...] | Silent:
@@ -56,7 +57,7 @@ def parts(facts: WindowFacts) -> tuple[Part, ...] | Silent:
         seen = " and ".join(sorted({str(phase) for one in sound for phase in one.steps if phase is not None}))
         return Silent(
             f"{source_of(sound)} holds {seen} steps only, and the window is a {facts.phase} one",
-            f"profile a few steps of {facts.phase}: {wanted}",
+            behind(f"profile a few steps of {facts.phase}: ", wanted),
         )
     return chosen
 
@@ -104,7 +105,7 @@ def _without_communication(shares: Shares) -> Shares:
     return replace(shares, communication=0.0, exposed=0.0, transport=0.0, waiting=0.0, hidden=0.0)
 
 
-def _nothing(profile: Profile, wanted: str) -> Silent:
+def _nothing(profile: Profile, wanted: AnyAdvice) -> Silent:
     """Why no timeline was read."""
     timelines = [one for one in profile.refused if not one.file.kind.startswith("ncu")]
     if timelines:

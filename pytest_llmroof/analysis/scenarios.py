@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
+from pytest_llmroof.advice import AnyAdvice, behind
 from pytest_llmroof.analysis.vendors import NVIDIA, instrument_for, remedy_words
 from pytest_llmroof.data import load
 
@@ -78,7 +79,7 @@ def without_scenario(key: str) -> str:
     return str(load("scenarios.yaml")["none"][key])
 
 
-def missing(letters: Iterable[str], have: Iterable[str] = (), vendor: str = NVIDIA) -> tuple[str, ...]:
+def missing(letters: Iterable[str], have: Iterable[str] = (), vendor: str = NVIDIA) -> tuple[AnyAdvice, ...]:
     """What would tell scenarios apart: one line for each instrument but those in ``have``, with all that it shows and
     the command that makes it telemetry.
     """
@@ -87,11 +88,10 @@ def missing(letters: Iterable[str], have: Iterable[str] = (), vendor: str = NVID
         for check in scenarios()[letter].confirm:
             if check.instrument not in have:
                 shown.setdefault(check.instrument, []).append(check.what)
-    data = load("scenarios.yaml")
     # What several candidates ask for comes first: it tells them apart.
     order = sorted(shown, key=lambda instrument: -len(shown[instrument]))
-    commands = {name: instrument_for(name, data["instruments"][name], vendor) for name in order}
-    return tuple(f"{_listed(shown[name])}: {command}" for name, command in commands.items() if command is not None)
+    ways = {name: instrument_for(name, vendor) for name in order}
+    return tuple(behind(f"{_listed(shown[name])}: ", way) for name, way in ways.items() if way is not None)
 
 
 def _listed(parts: list[str]) -> str:

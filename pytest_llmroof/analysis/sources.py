@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from pytest_llmroof.advice import AnyAdvice, behind
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.measurement import NoData
 from pytest_llmroof.analysis.thresholds import remedy, threshold
@@ -75,9 +76,9 @@ def lacks(metric: str, deployment: Deployment, key: str) -> NoData | None:
     return NoData(metric, reason, None if _says_what_to_give(reason) else remedy(key))
 
 
-def with_remedy(key: str, reason: str) -> str:
+def with_remedy(key: str, reason: str) -> AnyAdvice:
     """Why ``gpu`` or ``model`` is missing, and what to write: said once, by the reason itself where it knows better."""
-    return reason if _says_what_to_give(reason) else f"{reason}; {remedy(key)}"
+    return reason if _says_what_to_give(reason) else behind(f"{reason}; ", remedy(key))
 
 
 def _says_what_to_give(reason: str) -> bool:

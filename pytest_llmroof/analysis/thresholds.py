@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from pytest_llmroof.advice import AnyAdvice, as_advice
 from pytest_llmroof.data import load
 
 
@@ -14,9 +15,9 @@ def threshold(name: str) -> float:
 
 
 @cache
-def remedy(name: str, engine: str = "vllm") -> str:
-    """What to collect, with the command, by a key of ``measuring.yaml``; in an engine's own words where it has some."""
+def remedy(name: str, engine: str = "vllm") -> AnyAdvice:
+    """What to collect, by a key of ``measuring.yaml``; in an engine's own words where it has some."""
     measuring = load("measuring.yaml")
     words = measuring["remedies_of_engines"]
     own = {} if engine == "vllm" else {**words["other"], **words.get(engine, {})}
-    return str(own.get(name) or measuring["remedies"][name])
+    return as_advice(own.get(name) or measuring["remedies"][name])

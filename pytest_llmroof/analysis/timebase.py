@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from pytest_llmroof.advice import AnyAdvice
 from pytest_llmroof.analysis.busytime import is_bound
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.measurement import Measurement
@@ -27,7 +28,7 @@ class TimeBase:
     basis: str
     decides: bool
     undecided: str | None = None
-    settle: str | None = None
+    settle: AnyAdvice | None = None
 
 
 def time_base(facts: WindowFacts) -> TimeBase | None:

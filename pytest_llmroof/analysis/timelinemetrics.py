@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from pytest_llmroof.advice import behind
 from pytest_llmroof.analysis.binomial import ranks
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.hardware_serving import degree_known
@@ -50,7 +51,7 @@ def timeline_metric(facts: WindowFacts, name: str) -> Outcome:
     if (reason := _untellable(found, name)) is not None:
         what = profile_wanted(vendor_of(facts))
         if reason == _OPAQUE and not degree_known(facts.deployment):
-            what += "; where one GPU serves the model alone, `tensor_parallel: 1` says that there is none"
+            what = behind("write `tensor_parallel: 1` where one GPU serves the model alone, else ", what)
         return NoData(name, f"{source_of([part.figures for part in found])}: {reason}", what)
     return _share(found, name)
 

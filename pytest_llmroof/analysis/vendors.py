@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pytest_llmroof.advice import AnyAdvice, as_advice
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.data import load
 from pytest_llmroof.roofline.catalogue import accelerator_for_device
@@ -27,23 +28,23 @@ def vendor_of(facts: WindowFacts) -> str:
 
 def remedy_words(title: str, vendor: str) -> Mapping[str, str] | None:
     """What of a remedy (title, detail) is said in other words; None where it is no remedy there."""
-    said = _said("remedies", title, vendor)
-    if said is _UNCHANGED:
+    words = _words("remedies", title, vendor)
+    if words is _UNCHANGED:
         return {}
-    return None if said is None else {str(key): str(text) for key, text in said.items()}
+    return None if words is None else {str(key): str(text) for key, text in words.items()}
 
 
-def instrument_for(name: str, command: str, vendor: str) -> str | None:
+def instrument_for(name: str, vendor: str) -> AnyAdvice | None:
     """How to look with the vendor's own instrument of this kind; None where it has none."""
-    return _text(_said("instruments", name, vendor), command)
+    return _advice(_words("instruments", name, vendor), load("scenarios.yaml")["instruments"][name])
 
 
-def remedy_for(name: str, vendor: str) -> str | None:
+def remedy_for(name: str, vendor: str) -> AnyAdvice | None:
     """What to collect, by a key of ``measuring.yaml``; None where nothing of this vendor's is read."""
-    return _text(_said("measuring", name, vendor), str(load("measuring.yaml")["remedies"][name]))
+    return _advice(_words("measuring", name, vendor), load("measuring.yaml")["remedies"][name])
 
 
-def profile_wanted(vendor: str) -> str:
+def profile_wanted(vendor: str) -> AnyAdvice:
     """How to take a profile of a server: PyTorch's is everybody's."""
     words = remedy_for("profile", vendor)
     assert words is not None
@@ -52,7 +53,8 @@ def profile_wanted(vendor: str) -> str:
 
 def elsewhere_for(key: str, reason: str, vendor: str) -> str:
     """Why engine metrics do not hold something, and who would tell."""
-    return _text(_said("elsewhere", key, vendor), reason) or reason
+    words = _words("elsewhere", key, vendor)
+    return reason if words is _UNCHANGED or words is None else str(words)
 
 
 def clock_command(cause: str, vendor: str) -> str | None:
@@ -67,14 +69,14 @@ def link_name(vendor: str | None) -> str:
     return str(names.get(vendor or NVIDIA, names["other"]))
 
 
-def _said(section: str, key: str, vendor: str) -> Any:
+def _words(section: str, key: str, vendor: str) -> Any:
     words = load("vendors.yaml")[section].get(key)
     if words is None or vendor == NVIDIA:
         return _UNCHANGED
     return words.get(vendor, words.get("other", _UNCHANGED)) if vendor in words or "other" in words else _UNCHANGED
 
 
-def _text(said: object, otherwise: str) -> str | None:
-    if said is _UNCHANGED:
-        return otherwise
-    return None if said is None else str(said)
+def _advice(words: Any, otherwise: Mapping[str, str] | str) -> AnyAdvice | None:
+    if words is _UNCHANGED:
+        return as_advice(otherwise)
+    return None if words is None else as_advice(words)

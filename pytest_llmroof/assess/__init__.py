@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from pytest_llmroof.advice import AnyAdvice
 from pytest_llmroof.analysis.facts import Phase
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.measurement import NoData
@@ -72,7 +73,7 @@ def _median(windows: Sequence[Measured], spec: WindowSpec) -> Measured:
     return replace(one, outcomes=medians, facts=with_notes(one.facts, medians, metrics))
 
 
-def _unmeasured(spec: WindowSpec, deployment: Deployment, reason: str, remedy: str | None) -> Assessment:
+def _unmeasured(spec: WindowSpec, deployment: Deployment, reason: str, remedy: AnyAdvice | None) -> Assessment:
     """Every gate has no data, for one reason."""
     verdicts = tuple(judge(gate, NoData(gate.metric, reason, remedy)) for gate in spec.gates)
     failure = f"{reason}; {remedy}" if remedy else reason

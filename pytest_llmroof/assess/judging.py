@@ -81,9 +81,9 @@ def _worst(
     if not isinstance(verdict.outcome, Measurement):  # nothing was measured of it that could be the worst
         alike = len(verdicts) > 1 and all(other.reason == verdict.reason for _, other in verdicts)
         whose = "each" if alike else f"{name}, one"
-        return replace(verdict, reason=f"{whose} of {len(verdicts)} {of}: {verdict.reason}")
+        return replace(verdict, because=f"{whose} of {len(verdicts)} {of}: {verdict.because}")
     named = f"the worst of {len(verdicts)} {of}: {name}"
-    return replace(verdict, reason=f"{named}; {verdict.reason}" if verdict.reason else named)
+    return replace(verdict, because="; ".join(filter(None, (named, verdict.because))))
 
 
 def _each_engine(gate: Gate, measured: Measured, spec: WindowSpec) -> list[tuple[str, Outcome]] | NoData:

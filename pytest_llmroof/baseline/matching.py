@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from pytest_llmroof.advice import Advice
 from pytest_llmroof.baseline.identity import Difference, differences, label_differences, phases_written
 from pytest_llmroof.baseline.places import Place
 from pytest_llmroof.baseline.reading import EarlierWindow
 from pytest_llmroof.errors import SourceError
-from pytest_llmroof.gates.baseline import NoBaseline
+from pytest_llmroof.gates.baseline import NONE_GIVEN, NoBaseline
 from pytest_llmroof.report.wire import Document
 
 #: So many of a folder's windows count, the newest.
 NEWEST: Final = 10
-MAKE_ONE: Final = "make one with --llmroof-report=base/NAME.json"
+MAKE_ONE: Final = Advice("make one", "pytest ... --llmroof-report=base/NAME.json")
 
 #: What a window must have to count: whether it holds what is asked of it.
 Holds = Callable[[EarlierWindow], bool]
@@ -57,11 +58,7 @@ class Baselines:
         ``holds`` tells whether a window has what is compared, ``what`` names that for messages (``tpot.p99``).
         """
         if not self.places:
-            return NoBaseline(
-                "no baseline: none was given",
-                "keep a run's figures with --llmroof-report=base/NAME.json, and hold later runs against "
-                "--llmroof-baseline=base",
-            )
+            return NONE_GIVEN
         search = _Search(here, labels, holds, what)
         try:
             for place in self.places:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_llmroof.advice import Advice
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.report.json_report import load
 from pytest_llmroof.report.wire import Document, visible
@@ -162,5 +163,5 @@ def _texts(value: Any, name: str, place: str) -> dict[str, str]:
 
 
 def _damaged(name: str, place: str, problem: str) -> SourceError:
-    again = "make it again with pytest --llmroof-report=FILE.json"
+    again = Advice("make it again", "pytest --llmroof-report=FILE.json")
     return SourceError(f"{name}: a damaged report: {place} {problem}", again)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
+from pytest_llmroof.advice import Advice, AnyAdvice
 from pytest_llmroof.bounded import Bounded
 
 
@@ -33,4 +35,13 @@ class NoBaseline:
     """Why there is nothing to hold a gate against, and the command that changes it."""
 
     reason: str
-    remedy: str
+    remedy: AnyAdvice
+
+
+NONE_GIVEN: Final = NoBaseline(
+    "no baseline: none was given",
+    Advice(
+        "keep a run's figures, and hold later runs against them",
+        "pytest ... --llmroof-report=base/NAME.json, later pytest ... --llmroof-baseline=base",
+    ),
+)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from pytest_llmroof.advice import AnyAdvice
 from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData, Outcome
 from pytest_llmroof.bounded import Bounded
-from pytest_llmroof.gates.baseline import Baseline, NoBaseline
+from pytest_llmroof.gates.baseline import NONE_GIVEN, Baseline, NoBaseline
 from pytest_llmroof.gates.gate import Gate
 from pytest_llmroof.gates.verdict import Verdict
 from pytest_llmroof.units import format_quantity, precise
@@ -15,10 +16,6 @@ from pytest_llmroof.units import format_quantity, precise
 #: What a supported limit leaves to the interval's end that it rests on.
 HEADROOM = 0.05
 
-_NO_BASELINE = NoBaseline(
-    "no baseline: none was given",
-    "keep a run's figures with --llmroof-report=base/NAME.json, and hold later runs against --llmroof-baseline=base",
-)
 _CHECK_INPUTS = "check `gpu:`, `model:`, the precision of its weights and `tensor_parallel`"
 _MORE_WINDOWS = "take more windows of both sides"
 _NO_ROW = (
@@ -32,7 +29,7 @@ class _Unlimited:
     """Why a gate has no limit here, and what would give it one."""
 
     reason: str
-    remedy: str
+    remedy: AnyAdvice
 
 
 def judge(
@@ -42,7 +39,7 @@ def judge(
     if isinstance(outcome, NoData):
         return _no_data(gate, outcome, outcome.reason, outcome.remedy)
     if isinstance(outcome, Impossible):
-        return Verdict(gate, "impossible", outcome, reason=f"{outcome.reason}; check {outcome.check}")
+        return Verdict(gate, "impossible", outcome, because=outcome.reason, advice=(f"check {outcome.check}",))
     limit = _limit(gate, outcome, baseline)
     if isinstance(limit, _Unlimited):
         return _no_data(gate, outcome, limit.reason, limit.remedy)
@@ -65,8 +62,8 @@ def judge(
     return replace(verdict, word="inconclusive") if strict and verdict.approximate else verdict
 
 
-def _no_data(gate: Gate, outcome: Outcome, reason: str, remedy: str | None) -> Verdict:
-    return Verdict(gate, "no data", outcome, reason=f"{reason}; {remedy}" if remedy else reason)
+def _no_data(gate: Gate, outcome: Outcome, reason: str, remedy: AnyAdvice | None) -> Verdict:
+    return Verdict(gate, "no data", outcome, because=reason, advice=(remedy,) if remedy else ())
 
 
 def hangs_on_baseline(gate: Gate) -> bool:
@@ -82,7 +79,7 @@ def _limit(gate: Gate, measurement: Measurement, baseline: Baseline | NoBaseline
     if limit.kind == "of achievable":
         return _Unlimited(*_NO_ROW) if measurement.achievable is None else limit.value * measurement.achievable
     if not isinstance(baseline, Baseline):
-        missing = baseline or _NO_BASELINE
+        missing = baseline or NONE_GIVEN
         return _Unlimited(missing.reason, missing.remedy)
     if limit.kind == "x baseline":
         return limit.value * baseline.value
@@ -144,15 +141,13 @@ def _noisy(verdict: Verdict, limit: float) -> Verdict:
     return _approximate(verdict, noise, _MORE_WINDOWS) if noise else verdict
 
 
-def _approximate(verdict: Verdict, reason: str, settle: str | None) -> Verdict:
-    """The verdict with one more reason to doubt it, and what would settle all of them: said once, at the end."""
-    settled = "; ".join(dict.fromkeys(filter(None, (verdict.settle, settle))))
-    earlier = (verdict.reason or "").removesuffix(verdict.settle or "").removesuffix("; ")
+def _approximate(verdict: Verdict, reason: str, settle: AnyAdvice | None) -> Verdict:
+    """The verdict with one more reason to doubt it, and what would settle all of them."""
     return replace(
         verdict,
         approximate=True,
-        reason="; ".join(filter(None, (earlier, reason, settled))),
-        settle=settled or None,
+        because="; ".join(filter(None, (verdict.because, reason))),
+        advice=tuple(dict.fromkeys((*verdict.advice, *([settle] if settle else [])))),
     )
 
 

@@ -19,6 +19,7 @@ import requests
 import urllib3
 
 from pytest_llmroof import __version__
+from pytest_llmroof.advice import AnyAdvice
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.connections import Adapter, Watch
 from pytest_llmroof.telemetry.endpoint import Endpoint, shown_url
@@ -59,7 +60,7 @@ class Failed(Exception):
     """A request that gave no answer: ``reason`` in words, the HTTP ``status`` and how long the server asks to wait."""
 
     def __init__(
-        self, reason: str, remedy: str | None = None, *, status: int | None = None, retry_after: float = 0.0
+        self, reason: str, remedy: AnyAdvice | None = None, *, status: int | None = None, retry_after: float = 0.0
     ) -> None:
         super().__init__(reason)
         self.reason = reason

@@ -9,6 +9,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_llmroof.advice import as_advice
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.data import load
 from pytest_llmroof.errors import SourceError
@@ -131,7 +132,7 @@ class _Figures:
             raise SourceError(
                 f"{where}: {key[1]} is {_cleaned(cell.text, 40)!r}, and nothing in the file tells whether that "
                 "separates thousands or decimals",
-                str(load("ncu.yaml")["remedies"]["locale"]),
+                as_advice(load("ncu.yaml")["remedies"]["locale"]),
             ) from None
         if number is not None and number < 0:
             self._note(

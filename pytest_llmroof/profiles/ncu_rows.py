@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from pytest_llmroof.advice import Advice, AnyAdvice, as_advice
 from pytest_llmroof.data import load
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.profiles.ncu_numbers import Sign, decimal_sign, sign_of_whole
@@ -71,9 +72,9 @@ class Rows:
     notes: list[str]
 
 
-def again() -> str:
+def again() -> AnyAdvice:
     """How to get a sound export."""
-    return str(load("ncu.yaml")["remedies"]["again"])
+    return as_advice(load("ncu.yaml")["remedies"]["again"])
 
 
 def read_rows(path: Path, place: str, wanted: Wanted) -> Rows:
@@ -95,9 +96,8 @@ def _bounded(packed: Packed, place: str) -> bytes:
     for piece in packed.pieces():
         content += piece
         if len(content) > _LARGEST:
-            raise SourceError(
-                f"{place} holds more than {_LARGEST >> 20} MiB", "profile fewer launches: --launch-count 200"
-            )
+            fewer = Advice("profile fewer launches", "ncu --launch-count 200 ...")
+            raise SourceError(f"{place} holds more than {_LARGEST >> 20} MiB", fewer)
     return bytes(content)
 
 
@@ -171,7 +171,7 @@ class _Reader:
             raise SourceError(
                 f"{self.place}: line {a} writes decimals with {first!r} and line {b} with {second!r}: which numbers "
                 "are meant is not known",
-                str(load("ncu.yaml")["remedies"]["locale"]),
+                as_advice(load("ncu.yaml")["remedies"]["locale"]),
             )
         return next(iter(self._signs), None)
 

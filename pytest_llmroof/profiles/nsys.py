@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from pytest_llmroof.advice import Advice
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.profiles import nsys_facts as facts
 from pytest_llmroof.profiles.nsys_build import CAPTURE, Context, timelines_of
@@ -29,7 +30,8 @@ def read_nsys(path: Path, location: str | None = None) -> tuple[Timeline, ...]:
         raise SourceError(f"{place} cannot be read: {error.strerror or error}") from None
     with database:
         if not database.tables:
-            raise SourceError(f"{place} holds no table of Nsight Systems", "nsys export --type sqlite REPORT.nsys-rep")
+            again = Advice("export it again", "nsys export --type sqlite REPORT.nsys-rep")
+            raise SourceError(f"{place} holds no table of Nsight Systems", again)
         read = read_rows(database)
         columns = columns_of(database, read)
         if not len(columns.work.start) and not columns.untimed:

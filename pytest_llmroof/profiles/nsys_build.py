@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from pytest_llmroof.advice import Advice
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.profiles.calls import capturing
 from pytest_llmroof.profiles.joining import with_launches
@@ -193,7 +194,7 @@ def _with_replays(timeline: Timeline) -> Timeline:
     if missing >= _MANY and shown < _LEAST_SHOWN * len(launched):
         raise SourceError(
             f"{timeline.title} shows the work of {shown} of {len(launched)} graph launches: the GPU would seem idle",
-            f"record the kernels of graphs: {CAPTURE}",
+            Advice("record the kernels of graphs", CAPTURE),
         )
     if missing >= _MANY and shown < _MOST_SHOWN * len(launched):
         said = f"{missing} of {len(launched)} graph launches show no work, and seem idle"

@@ -19,6 +19,7 @@ from typing import Final
 
 import numpy as np
 
+from pytest_llmroof.advice import Advice
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.profiles.timeline import Int64
 
@@ -181,7 +182,9 @@ class Database:
         """The error of a file that is damaged in some way."""
         return SourceError(
             f"{self.place} is damaged: {what}",
-            "export it again with nsys export --type sqlite --force-overwrite true, and wait until that has ended",
+            Advice(
+                "export it again, and wait until that has ended", "nsys export --type sqlite --force-overwrite true ..."
+            ),
         )
 
     @contextmanager

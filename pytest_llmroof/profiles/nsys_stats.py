@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
+from pytest_llmroof.advice import Advice, AnyAdvice
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.profiles.annotations import step_of
 from pytest_llmroof.profiles.calls import launching, waiting
@@ -22,7 +23,7 @@ from pytest_llmroof.units import whole_of
 
 Report = Literal["cuda_gpu_kern_sum", "cuda_api_sum", "nvtx_sum"]
 
-EXPORT: Final = "nsys export --type sqlite REPORT.nsys-rep, and give the .sqlite file"
+EXPORT: Final = Advice("export the report, and give the .sqlite file", "nsys export --type sqlite REPORT.nsys-rep")
 _WHOLE: Final = 95.0
 _CANNOT: Final[Mapping[Report, str]] = {
     "cuda_gpu_kern_sum": "sums of kernels, not when they ran: neither busy nor idle time, nor what overlapped",
@@ -53,7 +54,7 @@ class StatsSummary:
     report: Report
     rows: tuple[Summed, ...]
     cannot: str
-    remedy: str = EXPORT
+    remedy: AnyAdvice = EXPORT
     classes: Mapping[str, float] = field(default_factory=dict)
     distortions: tuple[str, ...] = ()
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pytest_llmroof.advice import AnyAdvice
 from pytest_llmroof.profiles.recognise import ProfileKind
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Refused:
 
     file: ProfileFile
     reason: str
-    remedy: str | None
+    remedy: AnyAdvice | None
 
     @property
     def line(self) -> str:

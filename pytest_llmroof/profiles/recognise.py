@@ -8,6 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Final, Literal
 
+from pytest_llmroof.advice import Advice
 from pytest_llmroof.errors import SourceError
 
 ProfileKind = Literal["torch trace", "nsys sqlite", "nsys stats csv", "ncu csv", "nsys report", "ncu report"]
@@ -59,8 +60,11 @@ def refuse_report(path: Path) -> SourceError:
     tool = "Nsight Systems" if kind == "nsys report" else "Nsight Compute"
     return SourceError(
         f"{path.name} is a report that only {tool} itself can open",
-        command.format(
-            name=quote(path.name), export=quote(path.stem + suffix), report=quote(path.stem + ".nsys-rep")
+        Advice(
+            "export it",
+            command.format(
+                name=quote(path.name), export=quote(path.stem + suffix), report=quote(path.stem + ".nsys-rep")
+            ),
         ),
     )
 

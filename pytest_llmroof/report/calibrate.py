@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pytest_llmroof.advice import Advice
 from pytest_llmroof.data import load
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.report.figures import precise, quantity
@@ -85,7 +86,7 @@ def calibrated(reports: Sequence[tuple[str, Document]]) -> str:
     if len(bare) == len(windows):
         raise SourceError(
             f"{names}: no limit is supported, as nothing was measured ({', '.join(bare) or 'no window'})",
-            "mend what its gates say is missing, and write the report again: pytest --llmroof-report=FILE.json",
+            Advice("mend what its gates lack, and write the report again", "pytest --llmroof-report=FILE.json"),
         )
     introduction = [line.format(reports=names, s="" if len(reports) > 1 else "s") for line in _INTRODUCTION]
     if bare:

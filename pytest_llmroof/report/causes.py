@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pytest_llmroof.advice import AnyAdvice, command, plain
 from pytest_llmroof.analysis.attribution import Attribution
 from pytest_llmroof.analysis.diagnosis import Diagnosis
 from pytest_llmroof.analysis.metrics import METRICS, Family
@@ -45,8 +46,14 @@ def diagnosis_document(diagnosis: Diagnosis | None) -> Document | None:
              "metric": one.metric, "low": one.low, "high": one.high}
             for one in diagnosis.remedies
         ],
-        "missing": diagnosis.missing,
+        "missing": [str(one) for one in diagnosis.missing],
+        "advice": [advice_document(one) for one in diagnosis.missing],
     }  # fmt: skip
+
+
+def advice_document(advice: AnyAdvice) -> Document:
+    """What to do, and the command for it: null where there is none."""
+    return {"text": plain(advice), "command": command(advice)}
 
 
 def family_of(metric: str) -> Family:

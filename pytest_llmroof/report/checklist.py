@@ -8,13 +8,19 @@ from pathlib import Path
 from typing import Final
 
 from pytest_llmroof.report.change_text import change_rows
-from pytest_llmroof.report.commands import without_commands
 from pytest_llmroof.report.document import shown_word
 from pytest_llmroof.report.figures import precise
 from pytest_llmroof.report.files import write_whole
 from pytest_llmroof.report.headline import diagnosis_of, one_line
 from pytest_llmroof.report.inert import inert
-from pytest_llmroof.report.release import asked_in_words, blocks, came_to, outcome_sentence, what_was_tested
+from pytest_llmroof.report.release import (
+    asked_in_words,
+    blocks,
+    came_to,
+    outcome_sentence,
+    plain_reason,
+    what_was_tested,
+)
 from pytest_llmroof.report.wire import Document
 
 NOT_TICKED: Final = "## Not ticked"
@@ -101,7 +107,7 @@ def _why_not(window: Document, gate: Document) -> Iterator[str]:
         return
     several = len(diagnosis["candidates"]) > 1
     if several and diagnosis["missing"]:
-        yield _closed(f"To find the cause: {inert(without_commands(one_line(diagnosis['missing'][0])))}")
+        yield _closed(f"To find the cause: {inert(one_line(_first_missing(diagnosis)))}")
     if diagnosis["remedies"]:
         first = diagnosis["remedies"][0]
         label = "A guess until then" if several else "To try first"
@@ -117,9 +123,15 @@ def _closed(sentence: str) -> str:
 
 def _reason(gate: Document) -> str:
     """One plain sentence: what the finding means, or why there is none."""
-    said = gate["in_words"] if gate["verdict"] in ("fail", "inconclusive") else gate["reason"]
-    plain = without_commands(said or gate["reason"] or gate["in_words"] or "no reason was given")
-    return _closed(inert(_capitalised(plain)))
+    said = gate["in_words"] if gate["verdict"] in ("fail", "inconclusive") else plain_reason(gate)
+    return _closed(inert(_capitalised(said or plain_reason(gate) or gate["in_words"] or "no reason was given")))
+
+
+def _first_missing(diagnosis: Document) -> str:
+    """What would tell the cause, without its command where the report has that apart."""
+    advice = diagnosis.get("advice")
+    text: str = advice[0]["text"] if advice else diagnosis["missing"][0]
+    return text
 
 
 def _capitalised(sentence: str) -> str:
@@ -133,7 +145,7 @@ def _deviations(gate: Document) -> Iterator[str]:
     if word == "warned":
         yield f"a warning, which blocks nothing: {_reason(gate)}"
     if word in ("pass", "fail", "warned") and gate["approximate"]:
-        yield _closed(f"approximate: {inert(gate['reason'] or 'the measurement is not exact enough')}")
+        yield _closed(f"approximate: {inert(plain_reason(gate) or 'the measurement is not exact enough')}")
     if gate["default"] and word != "not run":
         limit = precise(gate["limit_written"], gate["unit"])
         yield f"the limit of {inert(limit)} is the default, nobody set it."

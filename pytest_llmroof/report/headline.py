@@ -62,9 +62,8 @@ def _not_measured(gate: Document, room: int) -> str:
         word, f"NOT MEASURED ({word}): "
     )
     asked = "; expected " + shorten(expected(gate), _SHORTEST_EXPECTATION)
-    reason = one_line(gate["reason"] or gate["in_words"] or "no reason was given").rstrip(".;")
-    if word == "inconclusive" and gate["settle"]:
-        reason = reason.removesuffix(one_line(gate["settle"]).rstrip(".;")).rstrip("; ") or reason
+    said = (gate.get("because") if word == "inconclusive" else None) or gate["reason"]
+    reason = one_line(said or gate["in_words"] or "no reason was given").rstrip(".;")
     return head + shorten(reason, room - len(head) - len(asked)) + asked
 
 

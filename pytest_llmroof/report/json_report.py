@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_llmroof.advice import Advice
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.report.document import SCHEMA
 from pytest_llmroof.report.files import write_whole
@@ -94,7 +95,8 @@ def _checked(content: Any, name: str) -> Document:
     schema = content.get("schema") if isinstance(content, dict) else None
     if not isinstance(schema, str) or not schema.startswith("llmroof.report/"):
         raise SourceError(
-            f"{name}: not a report: its schema is not {SCHEMA}", "write one with pytest --llmroof-report=FILE.json"
+            f"{name}: not a report: its schema is not {SCHEMA}",
+            Advice("write one", "pytest --llmroof-report=FILE.json"),
         )
     if schema != SCHEMA:
         raise SourceError(f"{name}: a report of another version ({schema}); this one reads {SCHEMA}")

@@ -35,7 +35,7 @@ def measurement_document(measurement: Measurement) -> Document:
         "source": measurement.source,
         "method": measurement.method,
         "bucketed": measurement.bucketed,
-        "settle": measurement.settle,
+        "settle": str(measurement.settle) if measurement.settle else None,
         "other": _other_document(measurement.other),
         "repeats": measurement.repeats,
         "view": measurement.view,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pytest_llmroof.advice import Advice
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.gates.file import load_gate_file
 from pytest_llmroof.gates.gate import Gate
@@ -50,7 +51,7 @@ def ratcheted(path: Path, shown: str, reports: Sequence[tuple[str, Document]]) -
         names = ", ".join(name for name, _ in reports)
         raise SourceError(
             f"{names}: no window of {shown} is in there ({', '.join(spec.name for spec in specs)})",
-            f"write the report with pytest {shown} --llmroof-report=FILE.json",
+            Advice("write the report again", f"pytest {shown} --llmroof-report=FILE.json"),
         )
     return _edited(text, turns, shown)
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from pytest_llmroof.report.commands import without_commands
 from pytest_llmroof.report.document import shown_word
 from pytest_llmroof.report.headline import judged, one_line, quantity_apart, shorten
 from pytest_llmroof.report.limits import limit_text
@@ -80,12 +79,22 @@ def came_to(gate: Document) -> str:
     """``measured 81.2 %``, ``not measured: connection refused``, ``not run: deselected``; not what would mend it."""
     if judged(gate):
         return f"measured {quantity_apart(gate)}" + (", approximate" if gate["approximate"] else "")
-    said = gate["reason"] or "no reason was given"
-    reason = one_line(without_commands(said.removesuffix(f"; {gate['remedy']}"))).rstrip(".; ")
+    reason = one_line(because(gate) or "no reason was given").rstrip(".; ")
     word = {"no data": "not measured", "not run": "not run", "not judged": "not judged"}.get(
         gate["verdict"], f"not measured, {gate['verdict']}"
     )
     return f"{word}: {reason}"
+
+
+def because(gate: Document) -> str | None:
+    """Why a gate came out as it did, and not what to do; of a report that does not tell these apart both."""
+    said: str | None = gate.get("because") or gate["reason"]
+    return said
+
+
+def plain_reason(gate: Document) -> str | None:
+    """Why, and what to do about it, without commands: for a reader who decides, and does not type."""
+    return "; ".join(filter(None, (because(gate), *(one["text"] for one in gate.get("advice") or ())))) or None
 
 
 def what_was_tested(document: Document) -> list[str]:

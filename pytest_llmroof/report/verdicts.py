@@ -6,7 +6,7 @@ from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData
 from pytest_llmroof.gates.assessment import Assessment
 from pytest_llmroof.gates.baseline import Baseline
 from pytest_llmroof.gates.verdict import Verdict
-from pytest_llmroof.report.causes import family_of, scenario_of
+from pytest_llmroof.report.causes import advice_document, family_of, scenario_of
 from pytest_llmroof.report.known import known_range
 from pytest_llmroof.report.measures import bounded_document
 from pytest_llmroof.report.wire import Document
@@ -31,6 +31,8 @@ def gate_document(assessment: Assessment, verdict: Verdict) -> Document:
         "supported": verdict.supported,
         "scenario": scenario_of(assessment, verdict),
         "reason": verdict.reason,
+        "because": verdict.because,
+        "advice": [advice_document(one) for one in verdict.advice],
         "name": gate.name,
         "canonical": gate.canonical,
         "metric": gate.metric,
@@ -76,8 +78,8 @@ def _outcome(outcome: Measurement | NoData | Impossible | None) -> Document:
         "high": measured.bounded.high if measured else None,
         "source": measured.source if measured else None,
         "method": measured.method if measured else None,
-        "settle": measured.settle if measured else None,
-        "remedy": outcome.remedy if isinstance(outcome, NoData) else None,
+        "settle": str(measured.settle) if measured and measured.settle else None,
+        "remedy": str(outcome.remedy) if isinstance(outcome, NoData) and outcome.remedy else None,
         "check": outcome.check if isinstance(outcome, Impossible) else None,
         "implied": outcome.implied if isinstance(outcome, Impossible) else None,
     }

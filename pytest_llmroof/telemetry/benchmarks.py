@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from pytest_llmroof.advice import as_advice
 from pytest_llmroof.data import load
 from pytest_llmroof.telemetry.bench_json import at, json_values, number, texts
 from pytest_llmroof.telemetry.bench_latencies import summaries
@@ -90,7 +91,7 @@ def client_of(key: str, run: Run, location: str) -> Client:
         waits=_waits(run, tool),
         settings=_settings(run, tool),
         notes=tuple(texts(run.get("notes"))) if "notes" in tool else (),
-        remedies=tool["remedies"],
+        remedies={key: as_advice(advice) for key, advice in tool["remedies"].items()},
     )
     client = _by_records(client)
     if client.completed == 0:
@@ -141,7 +142,7 @@ def client_of_requests(key: str, requests: tuple[Request, ...], location: str) -
         started=min(starts) if unix else None,
         requests=requests,
         definitions=_definitions(tool),
-        remedies=tool["remedies"],
+        remedies={key: as_advice(advice) for key, advice in tool["remedies"].items()},
     )
 
 

@@ -10,6 +10,7 @@ import re
 import zlib
 from typing import Final
 
+from pytest_llmroof.advice import Advice
 from pytest_llmroof.errors import SourceError
 
 #: A page is some hundred kilobytes; beyond this it is no page, or a decompression bomb.
@@ -20,7 +21,7 @@ MAXIMUM_JSON_BYTES: Final = 512 * 2**20
 _GZIP: Final = b"\x1f\x8b"
 _JSON: Final = re.compile(r'\[|\{\s*(?:\}|"(?:[^"\\]|\\.)*+"\s*:)')
 _COMMENTS: Final = re.compile(r"(?:[ \t]*#[^\n]*\n|[ \t\r]*\n)*")
-_SCRAPE: Final = "name a page of metrics: curl -sf http://HOST:PORT/metrics > page.prom"
+_SCRAPE: Final = Advice("name a page of metrics", "curl -sf http://HOST:PORT/metrics > page.prom")
 
 
 def decoded(body: bytes | str, location: str, maximum: int | None = None) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pytest_llmroof.advice import AnyAdvice
+
 #: Latencies that clients see.
 Latency = Literal["ttft", "tpot", "itl", "e2e"]
 
@@ -114,7 +116,7 @@ class Client:
     """What the tool states of how long requests waited in the client before they were sent (``mean``, ``max``)."""
     settings: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    remedies: Mapping[str, str] = field(default_factory=dict)
+    remedies: Mapping[str, AnyAdvice] = field(default_factory=dict)
     """What makes this tool write more: ``requests`` (per-request data), ``percentiles``, ``failed``."""
 
     cut: Cut | None = None

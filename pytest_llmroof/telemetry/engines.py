@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from typing import Any, Final, Literal
 
+from pytest_llmroof.advice import as_advice
 from pytest_llmroof.data import load
 from pytest_llmroof.telemetry.exposition import Page
 from pytest_llmroof.telemetry.window import Unavailable
@@ -134,11 +135,11 @@ class EngineNames:
     @cached_property
     def cannot(self) -> Mapping[str, Unavailable]:
         """Metrics that this engine never exports, each with the reason and what does tell it."""
-        remedies: Mapping[str, str] = load("measuring.yaml")["remedies"]
+        remedies: Mapping[str, Any] = load("measuring.yaml")["remedies"]
         found = {}
         for entry in self.entry.get("cannot", ()):
             remedy = entry.get("remedy")
-            what = Unavailable(entry["reason"], remedies.get(remedy, remedy) if remedy else None)
+            what = Unavailable(entry["reason"], as_advice(remedies.get(remedy, remedy)) if remedy else None)
             found.update(dict.fromkeys(entry["metrics"], what))
         return found
 

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pytest_llmroof.advice import Advice
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.bench_json import number, numbers
 from pytest_llmroof.telemetry.client import Client
 from pytest_llmroof.telemetry.window import Engine, SourceInfo, Unavailable, Window
 
-_REMEDY: Final = "measure llama-server under load: python -m pytest_llmroof record ... -- LOAD COMMAND"
+_REMEDY: Final = Advice("measure llama-server under load", "python -m pytest_llmroof record ... -- LOAD COMMAND")
 _NO_REQUESTS: Final = Unavailable("llama-bench sends no requests, so that it has no latencies of requests", _REMEDY)
 _OF_REQUESTS: Final = ("ttft", "tpot", "itl", "e2e", "queue", "errors", "requests_per_second")
 #: One file is one model on one machine.

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from pytest_llmroof.advice import Advice
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.bodies import MAXIMUM_BYTES
 from pytest_llmroof.telemetry.sniffing import unreadable
@@ -30,11 +31,11 @@ def mode_of(path: Path, shown: str) -> int:
         raise unreadable(shown, error) from None
 
 
-def record_hint(shown: str) -> str:
+def record_hint(shown: str) -> Advice:
     """What to do for a path where there is nothing to read."""
     if PAGE_NAME.fullmatch(shown) or shown.endswith(".txt"):
-        return f"scrape the server: curl -sf http://HOST:PORT/metrics > {shown}"
-    return f"record it: python -m pytest_llmroof record --out={shown} http://HOST:PORT/metrics -- COMMAND"
+        return Advice("scrape the server", f"curl -sf http://HOST:PORT/metrics > {shown}")
+    return Advice("record it", f"python -m pytest_llmroof record --out={shown} http://HOST:PORT/metrics -- COMMAND")
 
 
 def resolves_inside(entry: Path, inside: Path) -> bool:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
+from pytest_llmroof.advice import AnyAdvice
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.units import whole_of
 
@@ -31,7 +32,7 @@ class Unavailable(SourceError):
     def __init__(
         self,
         reason: str,
-        remedy: str | None = None,
+        remedy: AnyAdvice | None = None,
         *,
         passing: bool = False,
         after_seconds: float | None = None,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from pytest_llmroof.advice import Advice
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.client import Client
 from pytest_llmroof.telemetry.window import SourceInfo, Window
@@ -129,6 +130,8 @@ def _refuse_other_loads(clients: Sequence[Client]) -> SourceError:
     where = ", ".join(dict.fromkeys(one.location.partition(" (run ")[0] for one in clients))
     return SourceError(
         f"{where}: {len(clients)} benchmark runs{what}, and nothing tells which one is meant",
-        "keep the one to judge in a file of its own (a window for each): sed -n 2p runs.jsonl > run2.jsonl, "
-        "or jq '.[1]' runs.json > run2.json",
+        Advice(
+            "keep the one to judge in a file of its own (a window for each)",
+            "sed -n 2p runs.jsonl > run2.jsonl, or jq '.[1]' runs.json > run2.json",
+        ),
     )

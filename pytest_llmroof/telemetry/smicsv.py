@@ -6,14 +6,15 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from pytest_llmroof.advice import Advice
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.exporters import Exporter, exporters
 from pytest_llmroof.telemetry.gputables import Row
 
 #: Columns that hold the time.
 _TIMES: Final = ("timestamp", "time")
-_AGAIN: Final = (
-    "record it again: nvidia-smi --query-gpu=timestamp,index,name,utilization.gpu,clocks.sm --format=csv -l 1"
+_AGAIN: Final = Advice(
+    "record it again", "nvidia-smi --query-gpu=timestamp,index,name,utilization.gpu,clocks.sm --format=csv -l 1"
 )
 #: A line of nvidia-smi --format=csv,noheader: a time, then cells.
 _NO_HEADER: Final = re.compile(r"\d{4}/\d{2}/\d{2} \d{2}:\d{2}:\d{2}\.\d{3}, ")

@@ -14,6 +14,7 @@ from typing import Final
 import requests
 import urllib3
 
+from pytest_llmroof.advice import AnyAdvice
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.endpoint import Endpoint
 from pytest_llmroof.telemetry.patience import PASSING, Unavailable
@@ -35,7 +36,7 @@ class NoSuchPage(SourceError):
     """A server that is there, and serves no metrics at this address."""
 
 
-def failed(endpoint: Endpoint, problem: str, remedy: str | None = None) -> SourceError:
+def failed(endpoint: Endpoint, problem: str, remedy: AnyAdvice | None = None) -> SourceError:
     """The error for what became of an endpoint's request, in words that follow its address."""
     return SourceError(f"{endpoint.shown} {problem}", remedy)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from pytest_llmroof.advice import Advice, behind
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.client import Client, Cut, Request
 from pytest_llmroof.telemetry.gpuclock import on_the_clock
@@ -19,7 +20,9 @@ from pytest_llmroof.telemetry.window import SourceInfo, Window
 
 #: Times that are smaller count from some start of their own.
 _UNIX = 1e9
-_RECORD = "record with `python -m pytest_llmroof record --warmup=10s ...`, and leave `warmup` out"
+_RECORD = Advice(
+    "record the load without its warm-up, and leave `warmup` out", "python -m pytest_llmroof record --warmup=10s ..."
+)
 _LEFT_OUT = "and it is left out"
 _REQUESTS = "keep per-request data with the start of each request, or leave `warmup` out"
 
@@ -167,7 +170,7 @@ def _span(whole: Window, everything: Sequence[Scrape], relative: bool, seconds: 
     if whole.started is None or whole.duration_seconds is None:
         raise SourceError(
             f"the scrapes carry no clock: a warm-up of {seconds:g} s can't be cut from them",
-            f"write `# scraped_at` into each, or {_RECORD}",
+            behind("write `# scraped_at` into each, or ", _RECORD),
         )
     return whole.started, whole.started + whole.duration_seconds
 

@@ -31,6 +31,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from pytest_llmroof.advice import AnyAdvice
 from pytest_llmroof.telemetry.client import Client
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class Unavailable:
     """Why an engine cannot tell something, and what can."""
 
     reason: str
-    remedy: str | None = None
+    remedy: AnyAdvice | None = None
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def test_percentiles_are_those_of_the_values() -> None:
     median = measure_window(window, "ttft.p50").bounded
     assert (median.low, median.high) == (low / 100, high / 100) == (0.4, 0.61)
     assert measure_window(window, "ttft.p99").bounded.high == math.inf  # p99 needs 368
-    assert "268 more requests" in (measure_window(window, "ttft.p99").settle or "")
+    assert "268 more requests" in str(measure_window(window, "ttft.p99").settle)
 
 
 def test_three_formulas_are_called_tpot() -> None:
@@ -140,7 +140,7 @@ def test_goodput_needs_every_latency_that_it_names() -> None:
 def test_goodput_needs_single_requests(tmp_path: Path) -> None:
     lacking = missing(measured(write(tmp_path / "run.json", vllm_result())), "goodput(ttft<=2s)")
     assert "holds no single requests" in lacking.reason
-    assert "--save-detailed" in (lacking.remedy or "")
+    assert "--save-detailed" in str(lacking.remedy)
 
 
 def test_a_summary_answers_only_what_it_holds(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_summary_answers_only_what_it_holds(tmp_path: Path) -> None:
     assert found(measurements, "ttft.p50").value == 0.1  # which it calls median
     lacking = missing(measurements, "ttft.p95")
     assert "holds no p95 of time to first token, only mean, p50, p99" in lacking.reason
-    assert "--metric-percentiles" in (lacking.remedy or "")
+    assert "--metric-percentiles" in str(lacking.remedy)
     assert "holds no request latency" in missing(measurements, "e2e.p99").reason
 
 
@@ -233,7 +233,7 @@ def test_what_a_client_cannot_see_has_no_data(tmp_path: Path) -> None:
     for metric in ("prefill.mfu", "prefill.tokens_per_second", "window.mfu", "roofline.efficiency", "decode.batch"):
         lacking = missing(measurements, metric)
         assert "does not see the engine's steps" in lacking.reason
-        assert "record" in (lacking.remedy or "")
+        assert "record" in str(lacking.remedy)
     for metric in ("queue.mean", "kv_cache.usage.max", "running.max", "preemptions", "prefix_cache.hit_rate"):
         assert "vllm bench serve exports no" in missing(measurements, metric).reason
 

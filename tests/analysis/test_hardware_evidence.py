@@ -77,8 +77,8 @@ def test_small_exchanges_cannot_be_told_from_kernels_that_fill_few_multiprocesso
     assert (found.scenario, found.candidates, found.confidence) == ("C or F", ("C", "F"), "low")
     assert split.share("idle: between steps") == pytest.approx(0.02)
     assert any(one.scenario == "D" and not one.supports for one in found.evidence)
-    assert not any("DCGM's counters" in line for line in found.missing)  # they are here already
-    assert any("PyTorch profile" in line for line in found.missing)
+    assert not any("DCGM's counters" in line for line in map(str, found.missing))  # they are here already
+    assert any("PyTorch profile" in line for line in map(str, found.missing))
 
 
 def test_planted_host_gaps_are_d() -> None:
@@ -147,7 +147,7 @@ def test_averages_that_reach_beyond_the_load_say_nothing() -> None:
     assert observed_by_counters(facts) is None
     found, _ = explained(facts)
     assert found.scenario == "C or D"
-    assert any("an average over 90 s, and none of them lies inside" in line for line in found.missing)
+    assert any("an average over 90 s, and none of them lies inside" in line for line in map(str, found.missing))
 
 
 def test_the_load_is_taken_off_a_window_that_was_not_all_busy() -> None:
@@ -164,7 +164,7 @@ def test_the_load_is_taken_off_a_window_that_was_not_all_busy() -> None:
     # Two scrapes say nothing of idle time: an upper bound is no busy time.
     bound = replace(facts, busy=Busy(Bounded(60, 5, 60), "the window"))
     assert observed_by_counters(bound) is None
-    assert "nor is the busy time known" in next(iter(counters_missing(bound, ("C", "D"))))
+    assert "nor is the busy time known" in str(next(iter(counters_missing(bound, ("C", "D")))))
 
 
 def test_the_load_is_taken_off_the_time_that_the_averages_cover() -> None:
@@ -197,7 +197,8 @@ def test_missing_and_silent_fields_abstain_and_say_what_to_switch_on() -> None:
     silent = planted(utilization=0.99, gr_engine=0.0, dram=0.0, tensor=0.0)
     assert observed_by_counters(silent) is None
     (line,) = counters_missing(silent, ("C", "D"))
-    assert line.startswith("DCGM_FI_PROF_GR_ENGINE_ACTIVE reads 0 while the GPU works: it was not measured; have DCGM")
+    told = str(line)
+    assert told.startswith("DCGM_FI_PROF_GR_ENGINE_ACTIVE reads 0 while the GPU works: it was not measured; have DCGM")
     # Case: no profiled field at all.
     without = seen(decoding(TP8, 0.0262, engines=LOADED), *gpus(8, utilization=1.0),
                    missing={"gr_engine": "DCGM_FI_PROF_* are absent: load the profiling module"})  # fmt: skip
@@ -216,7 +217,7 @@ def test_without_multiprocessors_idle_gaps_are_still_told() -> None:
     assert found.scenario == "D"
     busy, _ = explained(planted(gr_engine=0.99, dram=0.21, tensor=0.03))
     assert busy.candidates == ("C", "F")
-    assert any("tells the activity of the multiprocessors" in line for line in busy.missing)
+    assert any("tells the activity of the multiprocessors" in line for line in map(str, busy.missing))
 
 
 def test_bubbles_of_a_pipeline_are_not_host_gaps() -> None:
@@ -369,7 +370,7 @@ def test_idle_time_that_nothing_tells_under_load_is_not_diagnosed() -> None:
     facts = seen(decoding(TP8, 0.0262, engines=LOADED), *gpus(8, gr_engine=0.45, dram=0.2), averaging=90.0)
     found, _ = explained(facts, "idle")
     assert (found.scenario, found.confidence, found.remedies) == (None, "low", ())
-    assert any("an average over 90 s, and none of them lies inside" in line for line in found.missing)
+    assert any("an average over 90 s, and none of them lies inside" in line for line in map(str, found.missing))
 
 
 def test_a_power_cap_is_part_of_the_ceiling() -> None:

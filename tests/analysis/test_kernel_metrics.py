@@ -76,7 +76,7 @@ def test_a_launch_without_operations_widens_the_whole(tmp_path: Path) -> None:
     assert (hfu.value, hfu.low, hfu.high) == pytest.approx((0.5, 0.125, 0.875))
     assert hfu.judged_by == "bounds"
     assert "the operations of 1 of 2 launches in k.csv are not known" in (hfu.undecided or "")
-    assert "ncu --section" in (hfu.settle or "")
+    assert "ncu --section" in str(hfu.settle)
     verdicts = {limit: judge(parse_gate(f"hfu >= {limit}"), hfu).word for limit in ("10%", "50%", "90%")}
     assert verdicts == {"10%": "pass", "50%": "no data", "90%": "fail"}
 
@@ -129,7 +129,7 @@ def test_no_data(tmp_path: Path, metric: str, gpu: Accelerator | None, reason: s
     found = kernel_outcome(table(tmp_path, [("gemm", GEMM), ("gemv", GEMV)]), gpu, metric)
     assert isinstance(found, NoData)
     assert reason in found.reason
-    assert remedy in (found.remedy or "")
+    assert remedy in str(found.remedy)
 
 
 def test_a_launch_without_a_time_is_no_data(tmp_path: Path) -> None:

@@ -88,9 +88,9 @@ def test_no_tool_of_nvidia_s_is_named_to_others(vendor: str) -> None:
             assert worded is None or not NVIDIAS.search(worded.title + worded.detail), (letter, entry.title)
             assert entry.of("NVIDIA") == entry
         for line in missing((letter,), vendor=vendor):
-            assert not NVIDIAS.search(line), (letter, line)
+            assert not NVIDIAS.search(str(line)), (letter, line)
     for line in missing(("C", "D"), vendor=vendor):
-        assert not NVIDIAS.search(line)
+        assert not NVIDIAS.search(str(line))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_idle_gaps_within_steps(vendor: str | None, title: str, look: str) -> No
     offered = [each.title for each in remedies("D", facts, attribute(facts, {}, observed), observed=observed)]
     assert title in offered
     found = diagnose(facts, {}, attribute(facts, {}), "decode")
-    assert any(look in line for line in found.missing)
+    assert any(look in line for line in map(str, found.missing))
 
 
 def test_links_have_their_name() -> None:

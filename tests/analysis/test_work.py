@@ -10,13 +10,17 @@ import pytest
 from made_windows import GOLDEN_GPU, around, deployment, engine, figures, moving, window
 
 from pytest_llmroof.analysis.beyond import within_reach
+from pytest_llmroof.analysis.facts import PrefillFacts
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.measure import Measurements, measure
 from pytest_llmroof.analysis.measurement import Impossible, Measurement, NoData, Outcome
+from pytest_llmroof.analysis.prefillmetrics import _of_tokens
+from pytest_llmroof.analysis.prompts import prompt_step
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.telemetry.window import Engine, Series, Window
 
+exactly = Bounded.exactly
 EIGHT = deployment(figures(parameters=8e9), GOLDEN_GPU)
 
 
@@ -270,3 +274,13 @@ def test_only_what_errors_of_measuring_explain_is_said_to_be_explained_by_them()
     assert "239 % of a peak is more than any hardware reaches, and by more than errors of measuring" in far.reason
     assert isinstance(below, Measurement)
     assert below.doubted is None
+
+
+def test_no_rounding_moves_an_end_beyond_its_value() -> None:
+    """Bytes times a number of tokens over the same number are not always the same bytes to the last bit."""
+    step = prompt_step(1000.0, 1.0, 0.0, 1.0)
+    moved = exactly(542_400_487_424.00006)
+    assert any(moved.value * tokens / tokens > moved.value for tokens in range(1, 2000))
+    for tokens in range(1, 2000):
+        prefill = PrefillFacts(exactly(float(tokens)), 1.0, exactly(1.0), False, step)
+        assert _of_tokens(moved, prefill) == moved

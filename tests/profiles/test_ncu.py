@@ -276,7 +276,7 @@ def test_a_table_whose_numbers_may_mean_two_things_is_refused(tmp_path: Path) ->
     )
     with pytest.raises(SourceError, match=r"line 2 writes decimals with '\.' and line 3 with ','") as refused:
         read_ncu(both)
-    assert "LC_ALL=C ncu --import" in (refused.value.remedy or "")
+    assert "LC_ALL=C ncu --import" in str(refused.value.remedy)
 
 
 def test_an_unknown_unit_is_said_and_left_out(tmp_path: Path) -> None:
@@ -407,13 +407,13 @@ def test_damaged_files_are_refused(tmp_path: Path, content: bytes, says: str) ->
     path.write_bytes(content)
     with pytest.raises(SourceError, match=says) as refused:
         read_ncu(path)
-    assert "ncu --import" in (refused.value.remedy or "")
+    assert "ncu --import" in str(refused.value.remedy)
 
 
 def test_a_report_of_the_tool_itself_is_refused_with_the_command(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="only Nsight Compute itself can open") as refused:
         read_ncu(tmp_path / "x.ncu-rep")
-    assert refused.value.remedy == "ncu --import x.ncu-rep --csv --page raw --print-units base > x.csv"
+    assert str(refused.value.remedy) == "export it: ncu --import x.ncu-rep --csv --page raw --print-units base > x.csv"
 
 
 def test_neither_process_nor_host_is_kept(tmp_path: Path) -> None:

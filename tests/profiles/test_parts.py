@@ -201,7 +201,7 @@ def test_a_profilers_own_report_is_answered_with_the_command_that_exports_it(tmp
     said = str(refuse_report(tmp_path / "run 1.nsys-rep"))
     assert said == (
         "run 1.nsys-rep is a report that only Nsight Systems itself can open; "
-        "nsys export --type sqlite --output 'run 1.sqlite' 'run 1.nsys-rep'"
+        "export it: nsys export --type sqlite --output 'run 1.sqlite' 'run 1.nsys-rep'"
     )
     export = "ncu --import r.ncu-rep --csv --page raw --print-units base > r.csv"
     assert export in str(refuse_report(tmp_path / "r.ncu-rep"))

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from pytest_llmroof.advice import Advice
 from pytest_llmroof.analysis.diagnosis import Diagnosis, Remedy
 from pytest_llmroof.analysis.measurement import NoData
 from pytest_llmroof.bounded import Bounded
@@ -87,7 +88,7 @@ def test_what_is_not_ticked_has_plain_sentences() -> None:
 
 def test_where_nothing_tells_causes_apart_the_cause_is_found_first_and_a_remedy_is_a_guess() -> None:
     remedy = Remedy("Capture decode steps", "", "at most: step 26.2 ms toward 15.2 ms, if the cause is launches")
-    missing = ("idle gaps: add a profile: torch -o '{\"a\": 1}'", "more")
+    missing = (Advice("idle gaps: add a profile", "torch -o '{\"a\": 1}'"), "more")
     either = Diagnosis("C or D", ("C", "D"), "one or the other", None, "low", "decode",
                        remedies=(remedy,), missing=missing)  # fmt: skip
     (line,) = section(of(made.flagship_verdict(), diagnoses={"decode": either}), "Not ticked")
@@ -98,16 +99,30 @@ def test_where_nothing_tells_causes_apart_the_cause_is_found_first_and_a_remedy_
 
 
 def test_what_was_not_measured_says_how_to_measure_it_once_and_without_commands() -> None:
-    remedy = "start it with drafts (vllm serve ... --draft=x): pytest --a; sleep 5; curl http://HOST:8000/x"
-    reason = f"vLLM exports no count of drafts; {remedy}"
+    remedy = Advice("start it with drafts", "vllm serve ... --draft=x; sleep 5; curl http://HOST:8000/x")
     outcome = NoData("speculative.tokens_per_step", "vLLM exports no count of drafts", remedy)
     gate = made.gate("speculative.tokens_per_step", ">=", 2.0, "2", "count")
-    text = of(made.verdict(gate, outcome, "no data", reason=reason))
-    # A name keeps its letters, a remedy its first half, and the list of boxes does not repeat it.
+    text = of(made.verdict(gate, outcome, "no data", advice=(remedy,)))
+    # A name keeps its letters, a remedy its words, and the list of boxes does not repeat it.
     assert section(text, "Not ticked") == [
         "- speculative tokens per step >= 2: vLLM exports no count of drafts; start it with drafts."
     ]
     assert "- [ ] speculative tokens per step >= 2 (not measured: vLLM exports no count of drafts)" in text
+
+
+def test_a_report_that_does_not_keep_commands_apart_is_told_whole() -> None:
+    remedy = Advice("start it with drafts", "vllm serve ... --draft=x")
+    outcome = NoData("speculative.tokens_per_step", "vLLM exports no count of drafts", remedy)
+    gate = made.gate("speculative.tokens_per_step", ">=", 2.0, "2", "count")
+    window = window_document(made.assessment(made.verdict(gate, outcome, "no data", advice=(remedy,))))
+    for key in ("because", "advice"):
+        del window["gates"][0][key]
+    del window["diagnosis"]["advice"]
+    text = checklist.rendered(report_document([window], labels={}, created=""))
+    assert section(text, "Not ticked") == [
+        "- speculative tokens per step >= 2: vLLM exports no count of drafts; start it with drafts: "
+        "vllm serve ... --draft=x."
+    ]
 
 
 def test_deviations_and_what_did_not_run_stand_apart() -> None:

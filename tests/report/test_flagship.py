@@ -99,7 +99,8 @@ def test_further_gates_of_the_window_say_finding_and_limit_only() -> None:
 def test_a_further_gate_that_was_not_measured_keeps_its_command() -> None:
     gate = made.gate("goodput(ttft<=2s, tpot<=50ms)", limit=0.95)
     reason = "goodput needs several figures of the same request, and histograms hold each apart; keep per-request data"
-    verdict = replace(made.verdict(gate, made.no_data(gate.metric), "no data"), reason=f"{reason}: {'vllm ' * 20}serve")
+    made_of = made.verdict(gate, made.no_data(gate.metric), "no data")
+    verdict = replace(made_of, because=f"{reason}: {'vllm ' * 20}serve")
     document = window_document(made.assessment(verdict))
     first, *rest = failing_text(document, document["gates"][0], first=False).splitlines()
     assert "serve" not in first

@@ -96,7 +96,7 @@ def test_what_cannot_be_done_is_said(
     ("text", "said"),
     [
         ("", "not a report"),
-        ("{}", "not a report: its schema is not llmroof.report/1; write one with pytest --llmroof-report=FILE.json"),
+        ("{}", "not a report: its schema is not llmroof.report/1; write one: pytest --llmroof-report=FILE.json"),
         ('{"schema": "llmroof.report/2", "windows": []}', "a report of another version (llmroof.report/2)"),
         ('{"schema": "llmroof.report/1", "windows": []}', "a damaged report: lacks 'created'"),
         ('{"schema": "llmroof.report/1", "windows": 1e999}', "1e999 is too large a number"),

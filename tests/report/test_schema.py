@@ -56,14 +56,27 @@ def changed(document: dict[str, Any], path: tuple[str | int, ...], change: Calla
 OPEN = {"labels", "measurements", "provenance", "asked", "peaks", "achievable", "diagnoses", "changes"}
 
 
+#: Keys that reports of earlier versions have not.
+LATER = {"because", "advice"}
+
+
 def test_every_key_that_a_report_holds_is_described_and_none_may_be_missing() -> None:
     document = reports.ordinary()
     unknown = {
         path for path in places(document)
-        if not (OPEN - {path[-1]}) & set(path) and path[-1] not in OPEN
+        if not (OPEN - {path[-1]}) & set(path) and path[-1] not in OPEN | LATER
         and problem_of(changed(document, path, lambda parent, key: parent.pop(key))) is None
     }  # fmt: skip
     assert unknown == set()
+
+
+def test_keys_that_were_added_later_may_be_missing_and_are_described() -> None:
+    document = reports.ordinary()
+    added = [path for path in places(document) if path[-1] in LATER]
+    assert {path[-1] for path in added} == LATER
+    for path in added:
+        assert problem_of(changed(document, path, lambda parent, key: parent.pop(key))) is None
+        assert problem_of(changed(document, path, lambda parent, key: parent.__setitem__(key, 1))) is not None
 
 
 def test_further_keys_are_let_through_anywhere() -> None:

@@ -99,7 +99,7 @@ def test_a_single_window_is_named_unless_it_is_that_of_the_command_line(name: st
 
 def test_verbose_says_in_a_phrase_why_a_verdict_is_approximate() -> None:
     reason = "the worst of 2 replicas: b; the limit 41 % lies inside the interval of the measurement, 40 .. 42 %; more"
-    passed = made.verdict(made.gate(limit=0.41, written="41%"), made.mbu(), "pass", approximate=True, reason=reason)
+    passed = made.verdict(made.gate(limit=0.41, written="41%"), made.mbu(), "pass", approximate=True, because=reason)
     document = report_document([window_document(made.assessment(passed))], labels={}, created="")
     said = "      approximate: the limit 41 % lies inside the interval of the measurement, 40 .. 42 %"
     assert summary_lines(document, 160, 1)[-1] == said

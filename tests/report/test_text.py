@@ -82,19 +82,19 @@ def test_no_data_names_the_command_that_gives_it() -> None:
 
 def test_the_remedy_is_said_once() -> None:
     missing = made.no_data()
-    reason = f"{missing.reason}; {missing.remedy}"
-    text = whole_text(made.verdict(made.gate(), missing, "no data", reason=reason))
+    assert missing.remedy is not None
+    text = whole_text(made.verdict(made.gate(), missing, "no data", advice=(missing.remedy,)))
     assert " ".join(text.split()).count("record --out=") == 1
 
 
 def test_an_approximate_verdict_says_what_would_settle_it() -> None:
-    close = replace(made.mbu(), settle="record 4 times as many requests")
+    settle = "record 4 times as many requests"
     gate = made.gate(limit=0.415, written="41.5%")
     reason = "the limit lies inside 40.9 .. 41.8 %"
-    lines = whole_text(made.verdict(gate, close, approximate=True, reason=reason)).splitlines()
+    close = made.verdict(gate, replace(made.mbu(), settle=settle), approximate=True, because=reason, advice=(settle,))
+    lines = whole_text(close).splitlines()
     assert lines[0].startswith("found 41.3 %, expected decode.mbu >= 41.5 % (0.2 points short, approximate); scenario")
-    assert "  approximate    the limit lies inside 40.9 .. 41.8 %" in lines
-    assert "  to settle it   record 4 times as many requests" in lines
+    assert "  approximate    the limit lies inside 40.9 .. 41.8 %; record 4 times as many requests" in lines
 
 
 def crowded() -> Diagnosis:

@@ -51,7 +51,7 @@ def test_a_reason_that_knows_what_to_give_is_not_followed_by_another_one() -> No
     assert outcome is not None
     assert (outcome.reason, outcome.remedy) == (missing["model"], None)
     assert with_remedy("model", missing["model"]) == missing["model"]
-    assert with_remedy("gpu", "no accelerator is named").count("--llmroof-gpu=") == 1
+    assert str(with_remedy("gpu", "no accelerator is named")).count("--llmroof-gpu=") == 1
 
 
 def test_what_nobody_confirmed_is_settled_by_writing_it() -> None:
@@ -69,7 +69,7 @@ def test_what_would_settle_a_limit_inside_the_interval_is_said_once() -> None:
     (gate,) = window["gates"]
     assert gate["verdict"] == "inconclusive"
     text = " ".join(failing_text(window, gate).split())
-    assert text.count("record with outputs of one fixed length, or keep per-request data (vllm bench serve ...") == 1
+    assert text.count("record with outputs of one fixed length, or keep per-request data: vllm bench serve ...") == 1
     assert text.count("per-request data") == text.count("of one fixed length") == 1
 
 

@@ -110,7 +110,7 @@ def test_of_appended_lines_with_different_loads_none_is_chosen(tmp_path: Path) -
     with pytest.raises(SourceError, match=r"runs\.jsonl: 2 benchmark runs of different max_concurrency") as caught:
         window_of(path)
     assert caught.value.remedy is not None
-    assert "sed -n 2p" in caught.value.remedy
+    assert "sed -n 2p" in str(caught.value.remedy)
 
 
 def test_a_sweep_is_a_list_of_runs(tmp_path: Path) -> None:

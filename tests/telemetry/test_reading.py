@@ -134,7 +134,7 @@ vllm:kv_cache_usage_perc{{engine="1",model_name="m"}} 0.90""")  # fmt: skip
             "a.prom: metrics of no serving engine that is known here (it holds other:gen_throughput, ...)"
         )
         assert error.remedy is not None
-        assert "--llmroof-list=engines" in error.remedy
+        assert "--llmroof-list=engines" in str(error.remedy)
 
     def test_a_page_of_which_rules_left_nothing_that_is_read(self, pages: Pages) -> None:
         """A gauge that names llama.cpp, and tells nothing of it."""
@@ -256,7 +256,7 @@ class TestOrder:
             "to 100): no difference can be taken"
         )
         assert error.remedy is not None
-        assert "must be given in their order" in error.remedy
+        assert "must be given in their order" in str(error.remedy)
         # A folder has no order of its own: there names say it.
         assert pages.read_folder().counter("generation_tokens") == 200
 
@@ -405,7 +405,7 @@ class TestRestarts:
         error = pages.refused()
         assert error.reason.startswith("00.prom and 10.prom come from two servers")
         assert error.remedy is not None
-        assert "scrape pods, or ask Prometheus" in error.remedy
+        assert "scrape pods, or ask Prometheus" in str(error.remedy)
 
     def test_a_start_before_the_earlier_scrape_is_no_restart(self, pages: Pages) -> None:
         pages.add("a.prom", tokens(5), T0, start=T0 - 1000)

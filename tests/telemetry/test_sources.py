@@ -46,13 +46,13 @@ class TestNothingThere:
     def test_a_missing_scrape(self, tmp_path: Path) -> None:
         error = refused(tmp_path / "before.prom")
         assert error.reason == "before.prom does not exist"
-        assert error.remedy == "scrape the server: curl -sf http://HOST:PORT/metrics > before.prom"
+        assert str(error.remedy) == "scrape the server: curl -sf http://HOST:PORT/metrics > before.prom"
 
     def test_a_missing_recording(self, tmp_path: Path) -> None:
         error = refused(tmp_path / "rec")
         assert error.reason == "rec does not exist"
         assert error.remedy is not None
-        assert "python -m pytest_llmroof record --out=rec" in error.remedy
+        assert "python -m pytest_llmroof record --out=rec" in str(error.remedy)
 
     def test_below_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()

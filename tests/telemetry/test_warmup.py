@@ -101,7 +101,7 @@ def test_fewer_than_two_scrapes_left_are_no_data(tmp_path: Path) -> None:
     error = refused(10.1, folder)
     assert "after the warm-up of 10.1 s fewer than two of the 3 scrapes" in error.reason
     assert error.remedy is not None
-    assert "shorter intervals" in error.remedy
+    assert "shorter intervals" in str(error.remedy)
     refused(1000.0, folder)
 
 
@@ -109,7 +109,7 @@ def test_scrapes_without_a_clock_are_no_data(tmp_path: Path) -> None:
     error = refused(10.0, scrapes(tmp_path / "rec", 0, 100, 200, clock=False))
     assert "carry no clock" in error.reason
     assert error.remedy is not None
-    assert "# scraped_at" in error.remedy
+    assert "# scraped_at" in str(error.remedy)
 
 
 def test_a_single_scrape_is_no_data(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_statistics_of_the_whole_run_are_no_data(tmp_path: Path, run: dict[str, 
     error = refused(1.0, write(tmp_path / "run.json", run))
     assert "run.json does not tell when each request started: a warm-up of 1 s can't be cut" in error.reason
     assert error.remedy is not None
-    assert "--save-detailed" in error.remedy
+    assert "--save-detailed" in str(error.remedy)
 
 
 def test_no_request_left_is_no_data(tmp_path: Path) -> None:
