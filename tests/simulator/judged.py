@@ -110,7 +110,7 @@ def _told_by_counters(run: Run, shares: Shares, letter: str | None) -> bool:
 class Found:
     """What the product said: of the family that is asked for, of the time to first token (the scenarios that it may
     be), and its split of the window's own time. ``floor_ends`` are the ends of what is known of its floor, over the
-    value.
+    value; ``open_floor`` is the share that is said to be the floor of prompts or something else.
     """
 
     scenario: str | None
@@ -120,6 +120,7 @@ class Found:
     of_first_token: tuple[str, ...]
     shares: Mapping[str, float] | None
     floor_ends: tuple[float, float]
+    open_floor: float
     impossible: tuple[str, ...]
     failure: str | None
 
@@ -165,12 +166,14 @@ def errors(found: Found, shares: Shares) -> dict[str, float]:
 def excused(found: Found, part: str, error: float) -> float:
     """The error beyond what is openly said not to be known: the interval of the floor, and what is not attributed.
 
-    What is too little of a part may be in the remainder; what is too much of the rest may be that remainder.
+    What is too little of a part may be in the remainder (of the floor only in what is said to be prompts' maybe); what
+    is too much of the rest may be that remainder.
     """
     if found.shares is None:
         return error
     rest = found.shares.get("not attributed", 0.0)
     own = sum(found.shares.get(cause, 0.0) for cause in PARTS["floor"])
     low, high = (own * (1 - found.floor_ends[0]), own * (found.floor_ends[1] - 1))
-    less, more = {"floor": (high, low), "beyond the floor": (low, high + rest)}.get(part, (rest, 0.0))
+    known = {"floor": (high + found.open_floor, low), "beyond the floor": (low, high + rest)}
+    less, more = known.get(part, (rest, 0.0))
     return max(0.0, error - more) if error > 0 else min(0.0, error + less)

@@ -6,8 +6,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_llmroof.analysis.floors import decode_costs
 from pytest_llmroof.analysis.measurement import Impossible, Measurement
 from pytest_llmroof.gates.assessment import Assessment
+from pytest_llmroof.roofline.cost import floor
 from simulator.assessed import EVIDENCE, Evidence, assessed, write
 from simulator.draw import draw
 from simulator.judged import Expected, Found, expected
@@ -37,17 +39,27 @@ def measured(seed: int) -> Outcome:
 
 
 def _ends(assessment: Assessment, family: str) -> tuple[float, float]:
-    """The ends of the utilisation that the floor makes, over its value."""
-    outcome = assessment.outcomes.get("prefill.mfu" if family == "prefill" else "decode.mbu")
-    if not isinstance(outcome, Measurement) or outcome.value <= 0:
+    """The ends of what is known of the floor, over its value: of a step by its batch and context.
+
+    Experts are routed evenly here, which is the product's value, too: that they may not be excuses nothing.
+    """
+    if family == "prefill":
+        outcome = assessment.outcomes.get("prefill.mfu")
+        if not isinstance(outcome, Measurement) or outcome.value <= 0:
+            return 1.0, 1.0
+        return outcome.bounded.low / outcome.value, outcome.bounded.high / outcome.value
+    facts = assessment.facts
+    if facts is None or facts.decode is None:
         return 1.0, 1.0
-    return outcome.bounded.low / outcome.value, outcome.bounded.high / outcome.value
+    costs = decode_costs(facts.deployment, facts.decode)
+    floors = {end: one.seconds for end, cost in costs.items() if (one := floor(facts.deployment, cost)) is not None}
+    return floors["low"] / floors["value"], floors["high"] / floors["value"]
 
 
 def found_in(assessment: Assessment, truth: Expected) -> Found:
     """What an assessment says of the time that is asked for."""
     if assessment.failure is not None:
-        return Found(None, (), "low", "", (), None, (1.0, 1.0), (), assessment.failure)
+        return Found(None, (), "low", "", (), None, (1.0, 1.0), 0.0, (), assessment.failure)
     diagnosis = assessment.diagnoses[truth.family]
     attribution = assessment.attribution
     own = attribution is not None and attribution.of == ("prefill" if truth.family == "prefill" else "decode step")
@@ -62,6 +74,7 @@ def found_in(assessment: Assessment, truth: Expected) -> Found:
         assessment.diagnoses["ttft"].candidates,
         shares if own else None,
         _ends(assessment, truth.family),
+        sum(part.share for part in attribution.shares if "prompts' floor" in part.maybe) if attribution else 0.0,
         tuple(name for name, outcome in assessment.outcomes.items() if isinstance(outcome, Impossible)),
         None,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -66,7 +67,7 @@ def test_windows_repeat_themselves() -> None:
 
 def found(*candidates: str) -> Found:
     name = " or ".join(candidates[:2]) or None
-    return Found(name, candidates, "low", "", (), None, (1.0, 1.0), (), None)
+    return Found(name, candidates, "low", "", (), None, (1.0, 1.0), 0.0, (), None)
 
 
 def test_a_verdict_finds_its_column() -> None:
@@ -84,8 +85,9 @@ def test_a_verdict_finds_its_column() -> None:
 
 def test_what_is_said_not_to_be_known_excuses_as_much_and_no_more() -> None:
     """4 points too little communication, of which 3 may be in the remainder; the rest may be 3 points too large."""
-    told = Found("C", ("C",), "high", "", (), {"not attributed": 0.03}, (1.0, 1.0), (), None)
+    told = Found("C", ("C",), "high", "", (), {"not attributed": 0.03}, (1.0, 1.0), 0.0, (), None)
     assert excused(told, "communication", -0.04) == pytest.approx(-0.01)
     assert excused(told, "communication", 0.04) == pytest.approx(0.04)
     assert excused(told, "beyond the floor", 0.02) == 0.0
     assert excused(told, "floor", -0.02) == pytest.approx(-0.02)
+    assert excused(replace(told, open_floor=0.015), "floor", -0.02) == pytest.approx(-0.005)
