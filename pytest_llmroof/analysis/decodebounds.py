@@ -76,16 +76,19 @@ def between_if_interleaved(
 
     ``least_seconds`` is the metric's numerator over its peak: the utilisation of a step that took one second.
     """
-    if decode.interleaved_seconds <= 0:
+    most = decode.interleaved.high
+    if most <= 0:
         return measured
     rest = decode.step_seconds.low - _longest_interleaved(facts, decode, against)
     ceiling = max(1.0, measured.bounded.high)
     high = min(ceiling, least_seconds / rest) if rest > 0 else ceiling
     low = measured.bounded.low
     widest = max(measured.bounded.high, high)
-    if decode.interleaved_seconds <= threshold("interleaved") * decode.step_seconds.value:
+    if most <= threshold("interleaved") * decode.step_seconds.value:
         return replace(measured, bounded=Bounded(measured.bounded.value, low, widest))
-    share = format_quantity(decode.interleaved_seconds, "seconds")
+    share = format_quantity(most, "seconds")
+    if not decode.interleaved.exact:
+        share = f"up to {share}"
     step = format_quantity(decode.step_seconds.value, "seconds")
     return replace(
         measured,
@@ -103,7 +106,7 @@ def _longest_interleaved(facts: WindowFacts, decode: DecodeFacts, against: Roofs
     """
     compute = facts.deployment.compute
     eta = achievable(against.accelerator, compute) or typical(_kind(compute))
-    least = decode.interleaved_seconds / eta
+    least = decode.interleaved.high / eta
     longest = least / threshold("prefill_of_kernels")
     told = total(facts.window, "prefill_time")
     return max(least, min(longest, told / decode.steps)) if told and decode.steps else longest

@@ -12,6 +12,8 @@ from pytest_llmroof.analysis.facts import DecodeFacts, PrefillFacts, WindowFacts
 from pytest_llmroof.analysis.floors import with_decode_floors, with_prefill_floors, with_prompts_apart
 from pytest_llmroof.analysis.interleaved import prompts_in
 from pytest_llmroof.analysis.losses import candidates, losses
+from pytest_llmroof.analysis.measure import measure
+from pytest_llmroof.analysis.measurement import Measurement
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.prompts import prompt_step
 from pytest_llmroof.bounded import Bounded
@@ -148,3 +150,21 @@ def test_in_a_mixed_window_the_steps_that_only_decode_tell() -> None:
     assert share(facts, "interleaved prefill", seen) == pytest.approx(0.3 / 9)
     found = prompts_in(facts, decode_of(facts), seen)
     assert (found.rest.seconds, found.own_seconds) == (0.0, STEP)
+
+
+# What it makes of utilisation ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("high", "told"), [(0.4, False), (0.5, True)])
+def test_utilisation_is_known_between_bounds_where_uncounted_prompts_may_take_more_than_a_twentieth(
+    high: float, told: bool
+) -> None:
+    """0.45 of 9 ms are 5 %: with up to 0.4 ms the value stands, with up to 0.5 ms its interval decides."""
+    facts = window(0.1, 0.2, high)
+    found = measure(facts)["decode.mbu"]
+    assert isinstance(found, Measurement)
+    assert found.judged_by == ("bounds" if told else "value")
+    # Prefill at half of what kernels reach of the bf16 peak (77.1 %) took twice 0.5 / 0.771 = 1.30 ms at the longest.
+    assert found.bounded.high == pytest.approx(found.bounded.low * 9 / (9 - 2 * high / 0.771), rel=0.01)
+    if told:
+        assert "prefill is interleaved (up to 500 µs of each step of 9 ms)" in str(found.undecided)
