@@ -133,4 +133,4 @@ def test_replays_recorded_whole_hide_no_communication_of_a_server_that_was_said_
         assert run.value("timeline.communication_exposed") == 0
     else:
         assert "graph replays were recorded whole" in run.one_line
-        assert "where one GPU serves the model alone, `tensor_parallel: 1` says that there is none" in run.one_line
+        assert "write `tensor_parallel: 1` where one GPU serves the model alone, else add a profile" in run.one_line

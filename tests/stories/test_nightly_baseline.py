@@ -228,7 +228,7 @@ def test_a_file_that_is_not_there_is_a_usage_error_and_a_folder_is_not_there_yet
     run = night(0.009, "--llmroof-baseline=nights")
     assert run.rc == 1
     assert run.verdicts == ["no data", "pass"]
-    assert "no baseline: nights does not exist yet; make one with --llmroof-report=" in run.one_line
+    assert "no baseline: nights does not exist yet; make one: pytest ... --llmroof-report=" in run.one_line
 
 
 def test_what_lies_in_a_folder_besides_reports_is_passed_over_and_named(

@@ -45,7 +45,7 @@ def test_utilisation_between_weights_only_and_the_longest_sequence(gate: Gate) -
     assert (mbu["low"], mbu["high"]) == pytest.approx((0.313, 0.330), abs=0.0006)
     assert "context is not measurable from llama.cpp: between weights only and n_tokens_max" in mbu["method"]
     assert [source["kind"] for source in run.window["sources"]] == ["llama.cpp", "llama.cpp"]
-    assert "llama.cpp exports no latency histogram; llmroof_probe measures it" in run.one_line
+    assert "llama.cpp exports no latency histogram; measure it with llmroof_probe" in run.one_line
     assert "decode.context" not in measured
     assert "context at most 2" in run.one_line
 

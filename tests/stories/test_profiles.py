@@ -270,7 +270,7 @@ def test_profiles_in_a_recordings_folder(pytester: pytest.Pytester, gate: Gate, 
     assert run.window["diagnosis"]["scenario"] == "C"
     assert f"(load/{TRACE})" in run.text
     (unread,) = run.window["unread"]
-    assert unread.startswith("load/old.nsys-rep: a report that only Nsight Systems itself can open; nsys export --type")
+    assert unread.startswith("load/old.nsys-rep: a report that only Nsight Systems itself can open; export it: nsys ")
 
 
 def test_a_report_that_only_the_tool_opens_is_no_data_with_its_command(
