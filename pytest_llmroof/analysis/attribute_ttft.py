@@ -75,7 +75,7 @@ def _overlap(facts: WindowFacts) -> float:
     seconds = total(facts.window, "prefill_time")
     if not seconds or facts.busy is None:
         return 0.0
-    return max(0.0, 1 - facts.busy.seconds.value * max(1, len(facts.window.engines)) / seconds)
+    return max(0.0, 1 - facts.busy.seconds.value * len(facts.window.engines) / seconds)
 
 
 def _mean(facts: WindowFacts, quantity: str) -> float | None:

@@ -158,7 +158,7 @@ def _waiting_title(letters: tuple[str, ...], attribution: Attribution, observed:
 def _compute_bound_decode(facts: WindowFacts, attribution: Attribution) -> Finding | None:
     accelerator = facts.deployment.accelerator
     share = attribution.share("compute floor")
-    if accelerator is None or not share:
+    if accelerator is None:
         return None
     eta = reach(accelerator, facts.deployment.compute)[0]
     if share < threshold("near_achievable") * eta:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from pytest_llmroof.roofline.accelerator import Accelerator
@@ -43,13 +44,18 @@ def product_that_fits(
 ) -> str | None:
     """The smallest product of the same vendor with enough memory, or so many times this one's bandwidth."""
     if memory_bytes is not None:
-        large = [(one.memory_bytes or 0.0, name) for name, one in _same_vendor(gpu)]
-        return min(((size, name) for size, name in large if size >= memory_bytes), default=(0.0, None))[1]
+        return _least_of([(one.memory_bytes, name) for name, one in _same_vendor(gpu)], memory_bytes)
     own = gpu.memory_bandwidth_bytes_per_second
     if bandwidth_factor is None or own is None:
         return None
-    fast = [(one.memory_bandwidth_bytes_per_second or 0.0, name) for name, one in _same_vendor(gpu)]
-    return min(((rate, name) for rate, name in fast if rate >= own * bandwidth_factor), default=(0.0, None))[1]
+    fast = [(one.memory_bandwidth_bytes_per_second, name) for name, one in _same_vendor(gpu)]
+    return _least_of(fast, own * bandwidth_factor)
+
+
+def _least_of(products: Iterable[tuple[float | None, str]], least: float) -> str | None:
+    """The product with the smallest figure that is enough; None where no known one is."""
+    enough = [(figure, name) for figure, name in products if figure is not None and figure >= least]
+    return min(enough)[1] if enough else None
 
 
 def _same_vendor(gpu: Accelerator) -> list[tuple[str, Accelerator]]:

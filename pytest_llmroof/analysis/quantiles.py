@@ -35,7 +35,7 @@ def quantile(histogram: Histogram, share: float, independent: float | None = Non
     count = histogram.count
     if count <= 0:
         return None
-    effective = count if independent is None else max(1.0, min(count, independent))
+    effective = count if independent is None else min(count, independent)
     low_share, high_share = rank_shares(effective, share)
     index = _bucket(histogram, share * count)
     low_edge, high_edge = edges(histogram, index)
@@ -98,7 +98,7 @@ def _interpolated(histogram: Histogram, index: int, rank: float) -> float:
     if math.isinf(high):
         return low
     below = sum(histogram.counts[:index])
-    return low + (high - low) * min(1.0, max(0.0, (rank - below) / histogram.counts[index]))
+    return low + (high - low) * min(1.0, (rank - below) / histogram.counts[index])
 
 
 def _least(histogram: Histogram) -> float:

@@ -23,13 +23,14 @@ from hand_facts import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_llmroof.analysis.attribute import attribute, attribute_decode, attribute_prefill, excess
+from pytest_llmroof.analysis.attribute import attribute, attribute_decode, attribute_prefill, excess, step_kinds
 from pytest_llmroof.analysis.attribute_ttft import attribute_ttft, own_prompt
 from pytest_llmroof.analysis.attribution import Attribution
-from pytest_llmroof.analysis.facts import Busy, WindowFacts
+from pytest_llmroof.analysis.facts import Busy, PrefillFacts, WindowFacts
 from pytest_llmroof.analysis.measurement import Impossible
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.roofline.deployment import Deployment
+from pytest_llmroof.roofline.step import Prefill, Step
 from pytest_llmroof.telemetry.window import Histogram
 
 PROFILE = Observed("decode.pt.trace.json.gz", transport=0.34, idle_within=0.04)
@@ -119,6 +120,21 @@ def test_interleaved_prefill_is_what_the_joint_floor_adds() -> None:
     assert found.share("kernel ceiling") == pytest.approx(ceiling / 0.0262, rel=1e-3)
 
 
+def test_steps_with_prompts_communicate_for_their_tokens_too() -> None:
+    # 200 of 1 000 steps hold 512 prompt tokens beside 12.4 sequences that verify one draft each: 24.8 tokens.
+    facts = decoding(llama_70b(), 0.06, interleaved=0.004, phase="mixed")
+    assert facts.decode is not None
+    decode = replace(facts.decode, draft_tokens=1.0)
+    assert decode.steps == pytest.approx(1000)
+    held = Step(prefills=(Prefill(512.0),))
+    mixed = replace(facts, prefill=PrefillFacts(exactly(102_400.0), 100.0, exactly(200.0), False, held))
+    kinds = [value for kind in step_kinds(mixed, decode) for value in kind]
+    assert kinds == pytest.approx([0.8, 24.8, 0.2, 536.8])
+    # Where prompts take nothing of the steps, or nobody knows of any, all are alike.
+    assert step_kinds(mixed, replace(decode, interleaved_seconds=0.0)) == [(1.0, pytest.approx(24.8))]
+    assert step_kinds(facts, decode) == [(1.0, pytest.approx(24.8))]
+
+
 def test_a_thermal_clock_is_a_cause_and_a_power_limit_is_not() -> None:
     facts = decoding(llama_8b(), 0.05, batch=1024, context=100)
     assert facts.decode is not None
@@ -197,6 +213,24 @@ def test_the_time_to_first_token() -> None:
     flops = 1000 * 2 * 6_979_321_856 + 4 * 32 * 128 * 32 * 1000 * 1001 / 2 + 2 * 128_256 * 4096
     assert found.share("compute floor") == pytest.approx(flops / 989.4e12 / 0.30, rel=1e-3)
     assert sum(part.share for part in found.shares) == pytest.approx(1)
+    # Each part by what its engine calls it, else by what the whole is called.
+    sources = {part.cause: part.source for part in found.shares}
+    assert sources["queue"] == "vllm:request_queue_time_seconds"
+    assert sources["front end"] == "after.prom: neither queue nor prefill"
+    assert sources["other requests' prefill"] == "after.prom"
+    assert sources["kernel ceiling"].startswith("estimated: kernels reach 77 % of the bf16 peak (")
+
+
+@pytest.mark.parametrize(("busy_seconds", "others"), [(15.0, 0.25), (25.0, 0.0)])
+def test_replicas_compute_prompts_side_by_side(busy_seconds: float, others: float) -> None:
+    # Two replicas' 100 requests of 0.2 s each are 40 s in 2 x 15 s of work: 1 - 30 / 40 of each is other requests'.
+    # In 2 x 25 s there was room for all of it.
+    each = engine(histograms={"ttft": mean_of(0.30), "prefill_time": mean_of(0.20)})
+    two = (each, replace(each, identity="engine 1"))
+    facts = replace(decoding(llama_8b(), 0.009, engines=two), busy=Busy(exactly(busy_seconds), "samples"))
+    found = attribute_ttft(facts, measured(ttft__mean=0.30))
+    assert found is not None
+    assert found.share("other requests' prefill") == pytest.approx(others * 200 / 300)
 
 
 def test_a_first_token_of_which_half_is_told() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hand_facts import llama_8b, llama_70b, mixtral
 
 from pytest_llmroof.analysis.communication import communicates, estimate, expert_ranks, mean_estimate, on_nvlink
+from pytest_llmroof.roofline.accelerator import Accelerator
 from pytest_llmroof.roofline.catalogue import accelerator
 from pytest_llmroof.roofline.deployment import Deployment
 
@@ -101,6 +102,24 @@ def test_the_mean_of_steps_is_not_the_step_of_the_mean() -> None:
 
 def test_nothing_is_estimated_without_sizes() -> None:
     assert estimate(Deployment(accelerator=accelerator("h100"), tensor_parallel=4), 10) is None
+
+
+def test_links_of_a_gpu_that_nobody_knows_are_those_of_any() -> None:
+    # 32 GB/s one way x 0.8 = 25.6 GB/s: 30 us + 1.5 x 203 161.6 / 25.6e9 = 41.90 us.
+    for unknown in (None, Accelerator("mine", "mine", {}, 3.35e12, 80e9)):
+        found = estimate(llama_70b(accelerator=unknown), 12.4)
+        assert found is not None
+        assert (found.link, found.link_name) == ("PCIe", "PCIe")
+        assert found.seconds == pytest.approx(160 * (30e-6 + 1.5 * 203_161.6 / 25.6e9))
+
+
+def test_two_ranks_of_experts_exchange_too() -> None:
+    # Mixtral over 2: half of 16 x 2 replicas' tokens x 2 experts x 8 192 B, half of it to the other: 131 072 B;
+    # dispatch and combine in each of 32 layers, one exchange of 8 us each.
+    found = estimate(mixtral(tensor_parallel=1, data_parallel=2, expert_parallel=True), 16)
+    assert found is not None
+    assert (found.messages, found.all_reduce_seconds) == (0.0, 0.0)
+    assert found.expert_seconds == pytest.approx(32 * 2 * (8e-6 + 131_072 / 360e9))
 
 
 def test_nvlink_needs_a_link_and_a_node() -> None:

@@ -96,6 +96,10 @@ def test_fewer_independent_observations_widen_the_interval() -> None:
     assert (many.bounded.low, many.bounded.high) == (0.01, 0.025)
     assert few.bounded.high == math.inf
     assert few.needed == 368
+    # Even of less than one observation something is known: its bucket.
+    least = quantile(histogram, 0.5, independent=0.5)
+    assert least is not None
+    assert (least.bounded.low, least.bounded.high) == (0.0, math.inf)
 
 
 def test_an_empty_histogram_has_no_quantile() -> None:

@@ -134,6 +134,8 @@ def test_a_product_of_the_same_maker_with_enough() -> None:
     fast = product_that_fits(h100, bandwidth_factor=2.0)
     assert fast is not None
     assert (accelerator(fast).memory_bandwidth_bytes_per_second or 0) >= 6.7e12
+    # The smallest that has enough, if only just.
+    assert product_that_fits(h100, memory_bytes=141e9) == "h20-3e-141gb"
     assert product_that_fits(h100, memory_bytes=1e15) is None
     assert product_that_fits(h100, bandwidth_factor=1e3) is None
     assert product_that_fits(h100) is None
