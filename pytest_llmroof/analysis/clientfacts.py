@@ -154,7 +154,7 @@ def _decode_seconds(client: Client) -> tuple[float, float] | None:
         known = [(e2e, ttft) for e2e, ttft in pairs if e2e is not None and ttft is not None]
         if known and len(known) == len(pairs):
             return sum(max(0.0, e2e - ttft) for e2e, ttft in known), sum(e2e for e2e, _ in known)
-    means = {name: summary.values.get("mean") for name, summary in client.summaries.items()}
+    means = {name: summary.values.get("mean") or None for name, summary in client.summaries.items()}
     e2e, ttft = means.get("e2e"), means.get("ttft")
     if e2e is None or ttft is None or not client.completed:
         return None

@@ -76,7 +76,7 @@ def _stretch(found: Mapping[str, Summary], client: Client) -> float | None:
     """How much longer a token took than a piece of the stream, by latency, TTFT and output tokens; None without."""
     needed = [found[name].values.get("mean") if name in found else None for name in ("e2e", "ttft", "tpot")]
     e2e, ttft, piece = needed
-    if e2e is None or ttft is None or not piece or not client.completed or client.output_tokens is None:
+    if not e2e or not ttft or not piece or not client.completed or client.output_tokens is None:
         return None
     mean = client.output_tokens / client.completed
     return max(1.0, (e2e - ttft) / (mean - 1) / piece) if mean > 1 else 1.0

@@ -1,4 +1,4 @@
-"""Figures of other kinds than a reader expects, as damaged inputs by the million found them: read as missing, or refused."""
+"""Figures of other kinds than a reader expects, as damaged inputs found them: read as missing, or refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.reading import read_window
 
 DATA = Path(__file__).parents[1] / "data" / "benchmarks"
@@ -47,9 +46,5 @@ def test_a_step_s_number_that_is_none(tmp_path: Path, number: object) -> None:
                 "inflightBatchingStats": {"numContextRequests": 0, "numGenRequests": 4}} for _ in range(3)]  # fmt: skip
     path = tmp_path / "stats.json"
     path.write_text(json.dumps(records))
-    try:
-        window = read_window([(path, path.name)])
-    except SourceError as refused:
-        assert refused.reason
-    else:
-        assert window.counter("steps") is not None
+    # Three alike are one step three times over, or three that nothing tells apart.
+    assert read_window([(path, path.name)]).counter("steps") in (1, 3)
