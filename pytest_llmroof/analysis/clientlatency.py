@@ -15,6 +15,7 @@ from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.goodput import goodput
 from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome
 from pytest_llmroof.analysis.orderstats import OrderStatistic, order_statistic, percentile
+from pytest_llmroof.analysis.stated import unstated
 from pytest_llmroof.analysis.thresholds import remedy, threshold
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.data import load
@@ -175,16 +176,11 @@ def _of_summary(
     client: Client, metric: str, base: str, what: str, statistic: str, summary: Summary
 ) -> Outcome:  # fmt: skip
     values = summary.values
-    if statistic not in values:
-        held = ", ".join(values)
-        reason = f"{source_of(client)} holds no {statistic} of {what}, only {held}"
-        return NoData(metric, reason, more(client, "percentiles"))
+    if (nothing := unstated(client, metric, base, what, statistic, values)) is not None:
+        return nothing
     median, mean = values.get("p50"), values.get("mean")
     if base == "itl" and statistic.startswith("p") and _chunked(median, mean):
         return _no_percentiles(client, metric, median, mean)
-    if not values[statistic] and (statistic in ("mean", "max") or base in ("ttft", "e2e")):
-        reason = f"{source_of(client)} states 0 for the {statistic} of {what} beside others: it was not measured"
-        return NoData(metric, reason, more(client, "requests"))
     failed = round(client.failed or 0.0)
     how = f"{statistic} of {what} as {client.title} states it ({summary.name}): {summary.definition}"
     how += f"; {failures(failed)} not among them" if failed else ""
@@ -195,6 +191,9 @@ def _of_summary(
         measured = _with_failures(measured, value, failed, samples or 0)
     elif base != "itl" and samples:
         measured = _between_stated(client, measured, statistic, values, samples, failed)
+    elif base != "itl":
+        # A percentile of nobody knows how many requests.
+        measured = replace(measured, bounded=Bounded(value, 0.0, math.inf), settle=more(client, "requests"))
     return _stretched(measured, summary)
 
 
