@@ -1,0 +1,141 @@
+"""Tokens of a window by hand: what stands for what is not counted, what hides at the edges, and which steps hold it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from made_windows import around, deployment, engine, window
+
+from pytest_llmroof.analysis.floors import decode_step
+from pytest_llmroof.analysis.gather import gather
+from pytest_llmroof.analysis.prompts import counted_prompt_steps
+from pytest_llmroof.analysis.residency import context_from_blocks
+from pytest_llmroof.analysis.tokens import Tokens, count_tokens
+from pytest_llmroof.telemetry.window import Engine, Histogram, Series, Window
+
+NOTHING = deployment(None, None)
+
+
+def counted(**changes: Any) -> Tokens:
+    """1 000 prompt tokens of which all were computed, 2 000 output tokens, 10 requests."""
+    known: dict[str, Any] = {"prompt": 1000.0, "computed": 1000.0, "generated": 2000.0, "first": 10.0,
+                             "finished": 10.0, "mean_prompt": 100.0, "mean_output": 200.0}  # fmt: skip
+    return Tokens(**{**known, **changes})
+
+
+def bare(**kept: Any) -> Engine:
+    return Engine("engine 0", "m", counters={"prompt_tokens": 1000.0, "generation_tokens": 2000.0}, **kept)
+
+
+def test_requests_are_those_that_began_else_those_that_ended() -> None:
+    # 1 000 prompt tokens of 8 first outputs are 125 each, of 10 that finished 100; of neither nobody knows.
+    begun = count_tokens(window(bare(histograms={"ttft": around(0.1, 8)}, finished={"stop": 10.0})))
+    assert (begun.mean_prompt, begun.first, begun.finished) == (125, 8, 10)
+    ended = count_tokens(window(bare(finished={"stop": 10.0})))
+    assert (ended.mean_prompt, ended.mean_output, ended.first) == (100, 200, None)
+    assert count_tokens(window(bare())).mean_prompt is None
+
+
+def test_a_share_of_hits_is_one_whatever_was_computed_twice() -> None:
+    assert counted(computed=400.0).hit_rate == pytest.approx(0.6)
+    # Requests that were thrown out of the cache were computed again: more than was asked.
+    assert counted(computed=1200.0).hit_rate == 0
+    assert counted(computed=0.0).hit_rate == 1
+    assert counted(computed=None).hit_rate is None
+    assert counted(prompt=0.0).hit_rate is None
+
+
+def test_what_a_client_counts_hides_nothing_at_the_edges() -> None:
+    tokens = counted()
+    assert tokens.computed_bounds is not None
+    assert tokens.generated_bounds is not None
+    assert tokens.computed_bounds.exact
+    assert tokens.generated_bounds.exact
+    assert tokens.decoded == 1990
+
+
+@pytest.mark.parametrize(
+    ("running", "since_start", "low", "high"),
+    [
+        # Outputs of 200 tokens each: three that ran at the start may be of before, two at the end are not counted yet.
+        ((3.0, 2.0), False, 2000 - 600, 2000 + 400),
+        ((3.0, 2.0), True, 2000, 2000 + 400),  # counters that began at zero with the window
+        ((0.0, 0.0), False, 2000, 2000),
+        (None, False, 0, math.inf),
+    ],
+)
+def test_tokens_that_count_at_the_finish_are_bounded_by_what_runs_at_the_edges(
+    running: tuple[float, float] | None, since_start: bool, low: float, high: float
+) -> None:
+    gauges = {"running": Series((0.0, 60.0), running)} if running is not None else {}
+    made = window(bare(finished={"stop": 10.0}, gauges=gauges), conventions=frozenset({"tokens_at_finish"}))
+    bounds = count_tokens(replace(made, since_start=since_start)).generated_bounds
+    assert bounds is not None
+    assert (bounds.low, bounds.value, bounds.high) == (low, 2000, high)
+
+
+@pytest.mark.parametrize(("since_start", "least"), [(False, 700), (True, 1000)])
+def test_prompts_under_way_at_the_start_may_have_been_computed_before(since_start: bool, least: float) -> None:
+    # Three requests of 100 prompt tokens each; where counters began with the window, nothing was before it.
+    made = window(engine(prompt=100, requests=10, present=(3, 2)), since_start=since_start)
+    bounds = count_tokens(made).computed_bounds
+    assert bounds is not None
+    assert (bounds.low, bounds.value, bounds.high) == (least, 1000, 1200)
+
+
+def test_steps_with_prompts_have_twice_the_tokens_of_those_that_decode() -> None:
+    # Buckets from 8, 16, 32 and 64 tokens on; decoding makes 8 a step: those from 16 on hold prompts, 5 + 3 + 2.
+    steps = Histogram((8.0, 16.0, 32.0, 64.0, math.inf), (100.0, 20.0, 5.0, 3.0, 2.0), 2000.0)
+    one = engine(histograms={"step_tokens": steps, "ttft": around(0.1, 50)})
+    assert counted_prompt_steps(one, 8.0) == 10
+    assert counted_prompt_steps(one, 8.1) == 5
+    assert counted_prompt_steps(one, 0.0) == 50  # all 130, but no more than there were first outputs
+    assert counted_prompt_steps(replace(one, histograms={"step_tokens": steps}), 0.0) == 130
+    assert counted_prompt_steps(replace(one, histograms={}), 8.0) is None
+
+
+def test_where_nothing_decodes_all_steps_hold_prompts() -> None:
+    # Ten requests of four tokens: four steps of a single one, and six of two to eight.
+    steps = Histogram((1.0, 8.0, math.inf), (4.0, 6.0, 0.0), 40.0)
+    made = engine(prompt=4, requests=10, histograms={"step_tokens": steps})
+    prefill = gather(window(made), NOTHING).prefill
+    assert prefill is not None
+    assert (prefill.steps.value, prefill.estimated) == (10, False)
+
+
+def cached(usage: tuple[float, ...], running: tuple[float, ...]) -> Window:
+    """1 000 blocks of 16 tokens."""
+    times = tuple(float(number) for number in range(len(usage)))
+    return window(engine(
+        gauges={"kv_usage": Series(times, usage), "running": Series(times, running)}, present=None,
+        facts={"num_gpu_blocks": "1000", "block_size": "16"},
+    ))  # fmt: skip
+
+
+def test_samples_without_cache_or_requests_tell_no_context() -> None:
+    # 0.5 x 16 000 / 8 - 8 = 992 tokens, 0.25 x 16 000 / 8 - 8 = 492: mean 742. The others are of no running request.
+    found = context_from_blocks(cached((0.0, 0.5, 0.25, 0.1), (8, 8, 8, 0)), None)
+    assert found is not None
+    assert (found.low, found.value, found.high) == (492, 742, 992)
+    assert context_from_blocks(cached((0.0, 0.1), (8, 0)), None) is None
+
+
+def test_no_context_is_none_in_a_steps_cost() -> None:
+    made = engine(itl=0.02, outputs=8000, steps=1000, present=(8, 8))
+    decode = gather(window(made), NOTHING).decode
+    assert decode is not None
+    assert decode.context is None
+    assert decode_step(decode).context == 0
+    assert decode_step(decode, "high").sequences == decode.batch.high
+
+
+def test_no_more_sequences_than_began_and_were_there_already() -> None:
+    # Three at the start, five at the end, and ten that began: 13 at the most, where two scrapes frame a load, nothing
+    # counts steps, and nobody knows how long prompts took.
+    made = engine(itl=0.02, outputs=8000, prompt=100, requests=10, present=(3, 5))
+    decode = gather(window(made), NOTHING).decode
+    assert decode is not None
+    assert (decode.batch.value, decode.batch.high) == pytest.approx((8000 * 0.02 / 60, 13))
