@@ -157,10 +157,10 @@ def _least_busy(window: Window, paces: list[Pace], deployment: Deployment) -> fl
 
 def _decode_tokens(paces: list[Pace]) -> float | None:
     """Tokens that a decode step emits, on average; 0 where nothing decoded, None where steps cannot be believed."""
-    if any(not pace.steps for pace in paces):
+    steps = [pace.steps for pace in paces if pace.steps]
+    if len(steps) < len(paces):
         return None
-    steps = sum(pace.steps or 0.0 for pace in paces)
-    return sum(pace.outputs * pace.tokens_per_step for pace in paces) / steps if steps else 0.0
+    return sum(pace.outputs * pace.tokens_per_step for pace in paces) / sum(steps) if steps else 0.0
 
 
 def _decode(

@@ -77,6 +77,16 @@ def test_tokens_that_count_at_the_finish_are_bounded_by_what_runs_at_the_edges(
     assert (bounds.low, bounds.value, bounds.high) == (low, 2000, high)
 
 
+@pytest.mark.parametrize("conventions", [(), ("tokens_at_finish", "whole_requests")])
+def test_tokens_that_count_as_they_come_hide_none(conventions: tuple[str, ...]) -> None:
+    made = window(bare(gauges={"running": Series((0.0, 60.0), (3.0, 2.0))}), conventions=frozenset(conventions))
+    tokens = count_tokens(made)
+    assert tokens.generated_bounds is not None
+    assert tokens.generated_bounds.exact == (not conventions)
+    # Prompts are computed before they count, but where whole requests are told.
+    assert tokens.in_flight == ((0.0, 0.0) if conventions else (math.inf, math.inf))
+
+
 @pytest.mark.parametrize(("since_start", "least"), [(False, 700), (True, 1000)])
 def test_prompts_under_way_at_the_start_may_have_been_computed_before(since_start: bool, least: float) -> None:
     # Three requests of 100 prompt tokens each; where counters began with the window, nothing was before it.
@@ -139,3 +149,19 @@ def test_no_more_sequences_than_began_and_were_there_already() -> None:
     decode = gather(window(made), NOTHING).decode
     assert decode is not None
     assert (decode.batch.value, decode.batch.high) == pytest.approx((8000 * 0.02 / 60, 13))
+
+
+def test_one_request_at_a_time_decodes_alone() -> None:
+    # 1 000 outputs in 1 010 steps, 10 of which held prompts: a batch of 0.99, and never more than the one that ran.
+    steps = Histogram((1.0, 64.0, math.inf), (1000.0, 0.0, 10.0), 2000.0)
+    made = engine(itl=0.02, outputs=1000, steps=1010, prompt=100, requests=10, present=(1, 1),
+                  histograms={"step_tokens": steps})  # fmt: skip
+    decode = gather(window(made), NOTHING).decode
+    assert decode is not None
+    assert (decode.batch.low, decode.batch.high) == pytest.approx((1000 / 1010, 1.0))
+    # Of two at a time those ten steps may have decoded nothing: 1 000 of 500 steps at the least.
+    two = engine(itl=0.02, outputs=1000, steps=505, prompt=100, requests=10, present=(2, 2),
+                 histograms={"step_tokens": replace(steps, counts=(495.0, 0.0, 10.0))})  # fmt: skip
+    decode = gather(window(two), NOTHING).decode
+    assert decode is not None
+    assert (decode.batch.low, decode.batch.high) == pytest.approx((1000 / 505, 2.0))
