@@ -50,7 +50,7 @@ _MARKERS: Final = re.compile(r"((?:^<!-- [^\n]* -->\n+)+)\Z", re.MULTILINE)
 _MARKER: Final = re.compile(r"<!-- ([\w ]+?)(?:: (.*?)| (\d+))? -->")
 _COMMAND: Final = re.compile(r"^\$ (.*(?:(?<=\\)\n.*)*)\n", re.MULTILINE)
 _SENTINEL: Final = "@@@ next command @@@"
-_LIMIT_SECONDS: Final = 120
+_LIMIT_SECONDS: Final = 300
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from loopback import reserved
 from prometheus_client import Metric, start_http_server
 from prometheus_client.registry import Collector
 
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 120.0
 
 
 class EngineProcess:
@@ -93,7 +93,7 @@ def engine(at: tuple[int, signal.Signals] | None = None) -> Iterator[EngineProce
 
 
 def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait until something holds, however long a busy machine takes for it; a minute is a fault."""
+    """Wait until something holds, however long a busy machine takes for it; two minutes are a fault."""
     end = time.monotonic() + _PATIENCE_SECONDS
     while not holds():
         assert time.monotonic() < end, f"still not so: {what}"

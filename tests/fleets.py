@@ -188,10 +188,10 @@ def _running(command: list[str], log: Path, ready: str, statuses: tuple[int, ...
 
 def _wait(url: str, process: subprocess.Popen[bytes], log: Path, statuses: tuple[int, ...]) -> None:
     """Until the server says that it is ready."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
+            with urllib.request.urlopen(url, timeout=30) as answer:
                 answer.read()
                 return
         except urllib.error.HTTPError as error:

@@ -106,7 +106,7 @@ def cluster(tmp_path: Path) -> Iterator[Callable[[Load | None], Night]]:
 
         def night() -> Night:
             done = subprocess.run(
-                ["sh", "-c", here(script)], text=True, timeout=120, check=False, stdout=subprocess.PIPE,
+                ["sh", "-c", here(script)], text=True, timeout=300, check=False, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT, env={"PATH": f"{tmp_path}/bin:/usr/bin:/bin", "HOME": str(tmp_path)},
             )  # fmt: skip
             return Night(done.returncode, done.stdout, tmp_path / "reports", list(pushed))
@@ -218,7 +218,7 @@ def test_the_alerts_are_rules_of_prometheus(tmp_path: Path) -> None:
     path = tmp_path / "rules.yaml"
     path.write_text(rules, encoding="utf-8")
     done = subprocess.run(
-        [program("promtool"), "check", "rules", str(path)], capture_output=True, text=True, timeout=60, check=False
+        [program("promtool"), "check", "rules", str(path)], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "2 rules found" in done.stdout

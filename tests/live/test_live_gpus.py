@@ -55,7 +55,7 @@ def test_recorded_beside_the_engine(server: Exporter, tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "pytest_llmroof", "record", f"--out={folder}", "--interval=0.2s", server.url, dcgm,
          "--", sys.executable, str(script), str(folder / "smi.csv")],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     window = read_window([(folder, "rec")])

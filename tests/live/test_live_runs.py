@@ -74,7 +74,7 @@ def test_ctrl_c_in_a_window_leaves_a_report(project: Any, server: Any) -> None:
     )  # fmt: skip
     server.wait_for(8)  # the second one has begun: the first takes four or five scrapes
     process.send_signal(signal.SIGINT)
-    text, _ = process.communicate(timeout=30)
+    text, _ = process.communicate(timeout=300)
     assert process.returncode == 2
     report = valid(json.loads((project.path / "report.json").read_text()))
     words = {window["name"]: [gate["verdict"] for gate in window["gates"]] for window in report["windows"]}
@@ -102,7 +102,7 @@ def test_ctrl_c_waits_for_no_server(project: Any, server: Any, answers: int) -> 
     )  # fmt: skip
     server.wait_for(answers + 1)
     process.send_signal(signal.SIGINT)
-    text, _ = process.communicate(timeout=60)
+    text, _ = process.communicate(timeout=300)
     assert process.returncode == 2, text
     assert "NOT RUN" in text
 
@@ -192,7 +192,7 @@ def on_terminal(project: Any, environment: dict[str, str]) -> str:
         parts.append(part)
     os.close(ours)
     text = b"".join(parts).decode()
-    assert process.wait(timeout=30) == 0, text
+    assert process.wait(timeout=300) == 0, text
     return text
 
 

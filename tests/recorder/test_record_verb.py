@@ -55,7 +55,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def record(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest_llmroof", "record", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 def load(server: Any, scrapes: int, code: int = 0) -> list[str]:
@@ -230,7 +230,7 @@ def test_a_full_disk_ends_the_recording_not_the_load(
         keep(self, page)
 
     def until_full(handler: BaseHTTPRequestHandler) -> None:
-        assert was_full.wait(timeout=30)
+        assert was_full.wait(timeout=120)
         respond(handler, b"done")
 
     server.answers["/load"] = until_full  # no count of scrapes: none comes after the one that could not be kept
@@ -311,7 +311,7 @@ def started(folder: Path, server: Any, *, terminal: str | None = None) -> subpro
 
 def wait_until_ready(server: Any, path: str) -> None:
     with server.changed:
-        assert server.changed.wait_for(lambda: any(path in asked for asked, _ in server.asked), timeout=30)
+        assert server.changed.wait_for(lambda: any(path in asked for asked, _ in server.asked), timeout=120)
 
 
 @pytest.fixture
@@ -331,7 +331,7 @@ def test_signals_are_passed_on_and_the_recording_is_kept(stubborn: Any, folder: 
     process = started(folder, stubborn)
     wait_until_ready(stubborn, "/until/ready")
     process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 41  # one interrupt came, and the load chose its own code
+    assert process.wait(300) == 41  # one interrupt came, and the load chose its own code
     about = manifest(folder / "rec")
     assert (about["ended"], about["exit_code"]) == ("signal", 41)
     assert about["endpoints"][0]["pages"] == len(pages(folder / "rec")) >= 5
@@ -343,7 +343,7 @@ def test_ctrl_c_at_a_terminal_reaches_the_load_once(stubborn: Any, folder: Path)
         process = started(folder, stubborn, terminal=os.ttyname(slave))
         wait_until_ready(stubborn, "/until/ready")
         os.write(master, b"\x03")
-        assert process.wait(60) == 41
+        assert process.wait(300) == 41
     finally:
         os.close(master)
         os.close(slave)
@@ -355,7 +355,7 @@ def test_a_duration_ends_early_with_a_signal(server: Any, folder: Path) -> None:
     process = subprocess.Popen([*command, server.url], start_new_session=True, stderr=subprocess.PIPE)
     server.wait_for(3)
     process.terminate()
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 128 + signal.SIGTERM
     assert b"scrapes of 1 endpoint in rec" in err
     assert manifest(folder / "rec")["ended"] == "signal"
@@ -381,7 +381,7 @@ def test_a_signal_that_comes_while_the_load_is_being_started() -> None:
     signals._handle(signal.SIGTERM, None)
     with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as process:
         signals.forward_to(process)
-        assert process.wait(60) == -signal.SIGTERM
+        assert process.wait(300) == -signal.SIGTERM
     assert signals.code == 128 + signal.SIGTERM
 
 

@@ -193,7 +193,7 @@ def test_the_command_that_a_gate_file_names_finds_the_schema(
     text = capsys.readouterr().out
     assert str(SCHEMA.parent) not in text
     command = shlex.split(text.splitlines()[1].removeprefix("#").replace("python", sys.executable, 1))
-    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     assert Path(told.stdout.strip()).resolve() == SCHEMA
 
 

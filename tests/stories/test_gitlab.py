@@ -91,7 +91,7 @@ def job(tmp_path: Path) -> Runner:
             "TOKEN": TOKEN, "HOME": str(tmp_path),
         }  # fmt: skip
         done = subprocess.run(
-            ["bash", "-c", script], cwd=project, env=environment, text=True, timeout=120, check=False,
+            ["bash", "-c", script], cwd=project, env=environment, text=True, timeout=300, check=False,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         return Job(done.returncode, done.stdout, project)

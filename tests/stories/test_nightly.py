@@ -56,7 +56,7 @@ def record(pytester: pytest.Pytester, server: str, exit_code: int) -> subprocess
         sys.executable, "-m", "pytest_llmroof", "record", "--out=rec/night1", "--interval=0.2s",
         f"{server}/metrics", "--", sys.executable, "load.py", server, str(exit_code),
     ]  # fmt: skip
-    return subprocess.run(command, cwd=pytester.path, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, cwd=pytester.path, capture_output=True, text=True, check=False, timeout=300)
 
 
 def scrapes(folder: Path) -> list[Path]:

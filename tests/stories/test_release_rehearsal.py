@@ -20,7 +20,7 @@ OPTIONS = (
 def rehearse(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
     reports = [f"--llmroof-report={folder / name}" for name in ("checklist.md", "gl.xml", "report.json")]
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *OPTIONS, *reports, *more]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
 
 
 @pytest.mark.parametrize("workers", [[], ["-n2"]], ids=["alone", "workers"])
