@@ -152,16 +152,14 @@ def test_no_more_sequences_than_began_and_were_there_already() -> None:
 
 
 def test_one_request_at_a_time_decodes_alone() -> None:
-    # 1 000 outputs in 1 010 steps, 10 of which held prompts: a batch of 0.99, and never more than the one that ran.
-    steps = Histogram((1.0, 64.0, math.inf), (1000.0, 0.0, 10.0), 2000.0)
-    made = engine(itl=0.02, outputs=1000, steps=1010, prompt=100, requests=10, present=(1, 1),
+    # 1 000 outputs in 1 010 steps, 50 of which held prompts: a batch of 0.99. Had those decoded nothing it was 1.04, but
+    # never more than one ran.
+    steps = Histogram((1.0, 64.0, math.inf), (960.0, 0.0, 50.0), 6000.0)
+    made = engine(itl=0.02, outputs=1000, steps=1010, prompt=100, requests=50, present=(1, 1),
                   histograms={"step_tokens": steps})  # fmt: skip
     decode = gather(window(made), NOTHING).decode
     assert decode is not None
     assert (decode.batch.low, decode.batch.high) == pytest.approx((1000 / 1010, 1.0))
-    # Of two at a time those ten steps may have decoded nothing: 1 000 of 500 steps at the least.
-    two = engine(itl=0.02, outputs=1000, steps=505, prompt=100, requests=10, present=(2, 2),
-                 histograms={"step_tokens": replace(steps, counts=(495.0, 0.0, 10.0))})  # fmt: skip
-    decode = gather(window(two), NOTHING).decode
-    assert decode is not None
-    assert (decode.batch.low, decode.batch.high) == pytest.approx((1000 / 505, 2.0))
+    two = gather(window(replace(made, gauges={"running": Series((0.0, 60.0), (2.0, 2.0))})), NOTHING).decode
+    assert two is not None
+    assert (two.batch.low, two.batch.high) == pytest.approx((1000 / 1010, 1000 / 960))
