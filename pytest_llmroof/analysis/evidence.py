@@ -160,8 +160,21 @@ def _profiled(letter: str, named: bool, attribution: Attribution, observed: Obse
         source = observed.source_of("transport")
     else:
         share = attribution.share("idle: within steps", "idle: between steps")
-        text, source = f"the GPU was idle {share_text(share)} of {_profiled_time(attribution)}", observed.source
+        text, source = _idle_text(share, attribution, observed), observed.source
     return Evidence(letter, named and share >= least, text, source)
+
+
+def _idle_text(gaps: float, attribution: Attribution, observed: Observed) -> str:
+    """All of the idle time, as ``timeline.idle`` has it, and its parts where it is more than the ``gaps``."""
+    seen = (observed.idle_within or 0.0) + (observed.idle_between or 0.0)
+    pauses = observed.pauses * (gaps / seen if seen else 1.0)
+    text = f"the GPU was idle {share_text(gaps + pauses)} of {_profiled_time(attribution)}"
+    if pauses < _WORTH_SAYING:
+        return text
+    # The parts add up to the whole as it is printed.
+    rest = round((gaps + pauses) * 100) - round(gaps * 100)
+    between = f"{rest} % in pauses of microseconds between kernels that were submitted in time"
+    return f"{text}: {share_text(gaps)} in gaps, {between}"
 
 
 def _waiting(attribution: Attribution, observed: Observed | None) -> Iterator[Evidence]:

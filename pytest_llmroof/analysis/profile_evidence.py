@@ -57,6 +57,7 @@ def observed_by_profile(facts: WindowFacts) -> Observed | None:
         hidden_communication=_mean(shares, lambda one: one.hidden) or None,
         idle_within=sum(map(_idle_within, shares)) / len(shares),
         idle_between=sum(map(_idle_between, shares)) / len(shares),
+        pauses=sum(min(one.back_to_back, one.idle) for one in shares) / len(shares),
         ranks=len(captured) or len(every),
         modern_attention=_agreed([one.modern_attention for one in figures]),
         distortions=tuple(doubts),

@@ -118,6 +118,24 @@ def test_d_from_a_profile() -> None:
     assert about(found, "D")[0].statement == "the GPU was idle 35 % of the step"
 
 
+@pytest.mark.parametrize(
+    ("gaps", "pauses", "told"),
+    [
+        # 4.0 and 4.6 % are 8.6 %, as timeline.idle has it: 9 % as it is printed, of which 4 and 9 - 4.
+        (0.040, 0.046, "9 % of the step: 4 % in gaps, 5 % in pauses"),
+        (0.0, 0.046, "5 % of the step: 0 % in gaps, 5 % in pauses"),
+        (0.040, 0.004, "4 % of the step"),
+    ],
+)  # fmt: skip
+def test_pauses_between_kernels_are_idle_time_and_no_gaps(gaps: float, pauses: float, told: str) -> None:
+    seen = Observed("trace", transport=0.34, idle_within=gaps, idle_between=0.0, pauses=pauses)
+    found = diagnosed(decoding(llama_70b(), 0.0262), None, seen)
+    statement = about(found, "D")[0].statement
+    assert statement.removesuffix(" of microseconds between kernels that were submitted in time") == (
+        f"the GPU was idle {told}"
+    )
+
+
 def test_f_from_a_profile() -> None:
     # Of 26.2 ms 41.3 % are floor, 6.7 % ceiling, 8 % observed losses: 44 % are kernels slower than they could be.
     found = diagnosed(decoding(llama_70b(), 0.0262), None, Observed("trace", transport=0.06, idle_within=0.02))
