@@ -52,7 +52,7 @@ def _attribute_profile(facts: WindowFacts, observed: Observed | None) -> Attribu
         of, total = "recording", observed.recorded_seconds
     if not total:
         return None
-    work = Part("not attributed", 0.0, True, f"{observed.source}: the GPU's own work, whose floor nothing here tells")
+    work = Part("not attributed", 0.0, False, f"{observed.source}: the GPU's own work, whose floor nothing here tells")
     return Attribution(of, total, fitted(total, observed_parts(total, 0.0, observed), work))
 
 

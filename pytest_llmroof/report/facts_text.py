@@ -33,6 +33,8 @@ _STEP_NAMES: Final[Mapping[str, str]] = {
     "slow kernels": "slow kernels",
 }
 _REST: Final = ("kernel ceiling", "slow kernels")
+#: What is left is neither observed nor estimated.
+_UNLABELLED: Final = (*_REST, "not attributed")
 
 _ATTRIBUTED: Final = {
     "decode step": "step time",
@@ -255,7 +257,7 @@ def _named_shares(shares: list[dict[str, Any]]) -> tuple[dict[str, float], set[s
     for part in shares:
         name = _STEP_NAMES.get(part["cause"], part["cause"])
         sums[name] = sums.get(name, 0.0) + part["share"]
-        if not part["observed"] and name not in _REST and "floor" not in name:
+        if not part["observed"] and name not in _UNLABELLED and "floor" not in name:
             estimated.add(name)
     sums = {name: share for name, share in sums.items() if share > 0}
     return dict(sorted(sums.items(), key=lambda pair: order.index(pair[0]) if pair[0] in order else -1)), estimated

@@ -252,9 +252,11 @@ def test_a_recording_without_steps_is_split_as_a_whole() -> None:
     assert {part.cause: part.seconds for part in split.shares} == pytest.approx(
         {"idle: within steps": 0.09, "not attributed": 0.41}
     )
+    assert [part.observed for part in split.shares] == [True, False]  # nobody saw what the rest of the work is
     found = explained(facts, "idle")
     assert found.scenario == "D"
-    assert "the GPU was idle 18 % of the recording" in [one.statement for one in found.evidence]
+    told = "the GPU was idle 20 % of the recording: 18 % in gaps, 2 % in pauses of microseconds between kernels that "
+    assert f"{told}were submitted in time" in [one.statement for one in found.evidence]
 
 
 def test_what_is_nearly_nothing_explains_nothing() -> None:

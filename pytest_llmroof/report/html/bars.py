@@ -31,6 +31,8 @@ _FAMILIES: Final = {
     "front end": "waiting",
     "not attributed": "rest",
 }
+#: Causes whose time follows from the roofline.
+_COMPUTED: Final = ("memory floor: weights", "memory floor: KV", "compute floor", "interleaved prefill")
 _TITLES: Final = {
     "decode step": "Mean decode step",
     "prefill": "Time in prefill",
@@ -108,8 +110,8 @@ def _parts(shares: Sequence[Document]) -> tuple[Part, ...]:
 
 
 def _known(share: Document) -> Known:
-    if (share["source"] or "").startswith("roofline"):
+    if share["cause"] in _COMPUTED:
         return "computed"
-    if share["observed"]:
-        return "observed"
-    return "remainder" if share["cause"] == "not attributed" else "estimated"
+    if share["cause"] == "not attributed":
+        return "remainder"
+    return "observed" if share["observed"] else "estimated"
