@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Final, Literal
 
-from pytest_llmroof.advice import AnyAdvice
+from pytest_llmroof.advice import Advice, AnyAdvice
 from pytest_llmroof.analysis.constants import counter_constant
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.hardware_load import Stretch, span
@@ -210,10 +210,9 @@ def _too_short(facts: WindowFacts, hardware: Hardware, looks_back: float) -> str
     )
 
 
-def _shorter(hardware: Hardware) -> str:
-    dcgm = "dcgm" in hardware.kinds
-    collect = "start dcgm-exporter with -c 1000 (milliseconds)" if dcgm else "sample them each second"
-    return f"{collect}, or measure a load several times as long"
+def _shorter(hardware: Hardware) -> AnyAdvice:
+    text = "sample them each second, or measure a load several times as long"
+    return Advice(text, "dcgm-exporter -c 1000") if "dcgm" in hardware.kinds else text
 
 
 def described(quantity: str) -> str:

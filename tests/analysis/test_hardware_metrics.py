@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_windows import deployment, engine, moving, window
 
+from pytest_llmroof.advice import Advice
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.hardware_load import stretches
 from pytest_llmroof.analysis.hardwaremetrics import each_gpu, each_replica
@@ -185,7 +186,9 @@ def test_a_window_shorter_than_the_averages_is_not_measured() -> None:
         "a sample of these counters is an average over 90 s, and none of them lies inside this window of 60.0 s with "
         "all of that"
     )
-    assert found.remedy == "start dcgm-exporter with -c 1000 (milliseconds), or measure a load several times as long"
+    assert found.remedy == Advice(
+        "sample them each second, or measure a load several times as long", "dcgm-exporter -c 1000"
+    )
     # Nobody knows over what it averages: what dcgm-exporter does is taken, 30 s.
     unknown = nothing(of(watched(loaded(), *gpus(4, times=[0, 20], dram=0.5), averaging=None)), "hardware.mbu")
     assert "30 s, as nothing says otherwise" in unknown.reason
@@ -209,7 +212,7 @@ def test_what_lies_between_samples_widens_the_interval() -> None:
     many = value(of(watched(loaded(), *gpus(4, times=tuple(times), dram=[0.4, 0.6] * 6))), "hardware.mbu")
     assert many.value == pytest.approx(0.5)
     assert many.high - many.value == pytest.approx(0.0535, abs=2e-4)
-    assert many.settle == "collect the counters more often (dcgm-exporter -c 1000) and over a longer load"
+    assert str(many.settle) == "collect the counters more often and over a longer load: dcgm-exporter -c 1000"
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=40), st.floats(0.1, 30))

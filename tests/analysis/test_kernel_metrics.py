@@ -154,7 +154,7 @@ def test_whole_graphs_do_not_tell_their_kernels_apart(tmp_path: Path) -> None:
     kernels = table(tmp_path, [("graph", GEMM), ("graph", GEMM)])
     found = kernel_outcome(kernels, A100, "kernels(gemm).mfu")
     assert isinstance(found, NoData)
-    assert found.remedy == "profile the kernels of graphs one by one: ncu --graph-profiling node ..."
+    assert str(found.remedy) == "profile the kernels of graphs one by one: ncu --graph-profiling node ..."
     hfu = measured(kernel_outcome(kernels, A100, "hfu"))
     assert (hfu.value, hfu.low, hfu.high) == pytest.approx((0.5, 0.5, 1.0))  # only bf16 was counted
     assert "2 whole graphs" in hfu.method
