@@ -152,8 +152,8 @@ def test_no_more_sequences_than_began_and_were_there_already() -> None:
 
 
 def test_one_request_at_a_time_decodes_alone() -> None:
-    # 1 000 outputs in 1 010 steps, 50 of which held prompts: a batch of 0.99. Had those decoded nothing it was 1.04, but
-    # never more than one ran.
+    # 1 000 outputs in 1 010 steps, 50 of which held prompts: a batch of 0.99. Had those decoded nothing it was 1.04,
+    # but never more than one ran.
     steps = Histogram((1.0, 64.0, math.inf), (960.0, 0.0, 50.0), 6000.0)
     made = engine(itl=0.02, outputs=1000, steps=1010, prompt=100, requests=50, present=(1, 1),
                   histograms={"step_tokens": steps})  # fmt: skip
