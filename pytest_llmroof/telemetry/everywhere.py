@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
 
+from pytest_llmroof.data import load
 from pytest_llmroof.telemetry.engines import EngineNames
 from pytest_llmroof.telemetry.feeding import counts_of, must_be_fed
 from pytest_llmroof.telemetry.window import Engine
-
-#: Who does not speculate has no drafts, and lacks nothing.
-_OPTIONAL: Final = ("draft", "accept", "requests_rejected")
 
 
 def known_everywhere(servers: Sequence[Sequence[Engine]], kind: EngineNames) -> list[list[Engine]]:
@@ -31,7 +28,7 @@ def known_everywhere(servers: Sequence[Sequence[Engine]], kind: EngineNames) -> 
 
 def _marked(engine: Engine, kind: EngineNames, holders: Mapping[str, Engine]) -> Engine:
     told = {*_told(engine), *engine.unusable, *engine.accounted}
-    missing = [name for name in holders if name not in told and not name.startswith(_OPTIONAL)]
+    missing = [name for name in holders if name not in told and name not in load("feeding.yaml")["optional"]]
     if not missing or not _worked(engine, kind):
         return engine
     if kind.absent_until_fed:

@@ -17,7 +17,7 @@ from pytest_llmroof.data import load
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.gates.build import window_spec
 from pytest_llmroof.gates.verdict import Verdict
-from pytest_llmroof.telemetry.quantities import COUNTERS, HISTOGRAMS
+from pytest_llmroof.telemetry.quantities import COUNTERS, GAUGES, HISTOGRAMS
 from pytest_llmroof.telemetry.reading import read_window
 
 Lost = Callable[[str], bool]
@@ -139,8 +139,10 @@ def test_a_first_page_whose_series_name_no_model_does_not_make_the_window_begin_
 
 def test_rules_of_what_feeds_what_name_quantities_that_there_are() -> None:
     known = {*COUNTERS, *HISTOGRAMS, "requests_served"}
-    rules = load("feeding.yaml")
+    data = load("feeding.yaml")
+    rules = data["rules"]
     assert rules
+    assert {*data["optional"]} <= COUNTERS | GAUGES
     for rule in rules:
         assert {name for key, names in rule.items() if key != "event" for name in names} <= known
 
