@@ -123,19 +123,18 @@ class Batch:
 
 
 class Estimate(NamedTuple):
-    """FLOPs, bytes read and bytes written by one GPU."""
+    """FLOPs and bytes read by one GPU."""
 
     flops: float = 0.0
     read: float = 0.0
-    write: float = 0.0
 
     def plus(self, other: Estimate) -> Estimate:
         """The sum, component by component."""
-        return Estimate(self.flops + other.flops, self.read + other.read, self.write + other.write)
+        return Estimate(self.flops + other.flops, self.read + other.read)
 
     def times(self, factor: float) -> Estimate:
         """A multiple, component by component."""
-        return Estimate(self.flops * factor, self.read * factor, self.write * factor)
+        return Estimate(self.flops * factor, self.read * factor)
 
 
 def estimate(model: EstimatedModel, parallel: Parallel, batch: Batch) -> Estimate:
@@ -166,8 +165,7 @@ def _attention(model: EstimatedModel, parallel: Parallel, batch: Batch, weight: 
     flops = 2 * tokens * projections * layers + 4 * queries * product
     read = layers * (tokens * (hidden + queries) * act + projections * weight)
     read += (batch.tokens * queries * layers + 2 * prefilled * keys) * act + 2 * decoded * keys * model.cache_bytes
-    write = layers * tokens * ((queries + 2 * keys + hidden) * act + 2 * keys * model.cache_bytes)
-    return Estimate(flops, read, write)
+    return Estimate(flops, read)
 
 
 def _latent_attention(model: EstimatedModel, parallel: Parallel, batch: Batch, weight: float) -> Estimate:
@@ -188,9 +186,7 @@ def _latent_attention(model: EstimatedModel, parallel: Parallel, batch: Batch, w
     read = weight * matrices + act * tokens * inputs
     read += act * heads * (tokens * key + batch.prefill_context * (key + sizes.value))
     read += model.cache_bytes * batch.decode_context * (sizes.latent + sizes.rope)
-    outputs = (rank or 0) + heads * key + sizes.latent + sizes.rope + heads * (sizes.nope + sizes.value) + hidden
-    write = tokens * (act * outputs + model.cache_bytes * (sizes.latent + sizes.rope))
-    return Estimate(flops, read, write).times(layers)
+    return Estimate(flops, read).times(layers)
 
 
 def _feed_forward(model: EstimatedModel, parallel: Parallel, batch: Batch, weight: float) -> Estimate:
@@ -206,11 +202,7 @@ def _feed_forward(model: EstimatedModel, parallel: Parallel, batch: Batch, weigh
 
 def _dense(model: EstimatedModel, tokens: float, size: int, weight: float) -> Estimate:
     hidden, act = model.hidden, model.activation_bytes
-    return Estimate(
-        6 * hidden * size * tokens,
-        act * tokens * (hidden + 3 * size) + 3 * hidden * size * weight,
-        act * tokens * (3 * size + hidden),
-    )
+    return Estimate(6 * hidden * size * tokens, act * tokens * (hidden + 3 * size) + 3 * hidden * size * weight)
 
 
 def _mixture(model: EstimatedModel, tokens: float, size: int, ranks: int, weight: float) -> Estimate:
@@ -220,17 +212,12 @@ def _mixture(model: EstimatedModel, tokens: float, size: int, ranks: int, weight
     hit = min(rows, model.experts // ranks)
     flops = 6 * hidden * size * (rows + shared * tokens)
     read = act * rows * (hidden + 3 * size) + 3 * hidden * size * hit * weight
-    write = act * rows * (3 * size + hidden) + act * tokens * shared * (3 * size + hidden)
     if shared:
         read += act * tokens * (hidden + 2 * size * shared + size) + 3 * hidden * size * shared * weight
-    return Estimate(flops, read, write)
+    return Estimate(flops, read)
 
 
 def _head(model: EstimatedModel, parallel: Parallel, batch: Batch) -> Estimate:
     """Never quantised, and billed to every pipeline stage."""
     rows, act = model.vocabulary // parallel.tensor, model.activation_bytes
-    return Estimate(
-        2 * batch.logits * model.hidden * rows,
-        batch.logits * model.hidden * act + model.hidden * rows * act,
-        batch.logits * rows * act,
-    )
+    return Estimate(2 * batch.logits * model.hidden * rows, (batch.logits + rows) * model.hidden * act)

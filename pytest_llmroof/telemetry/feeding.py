@@ -17,7 +17,8 @@ APART: Final = 2
 
 def must_be_fed(counts: Mapping[str, float]) -> frozenset[str]:
     """The quantities that cannot be 0 beside these counts (by quantity; observations of a histogram)."""
-    return frozenset(quantity for rule in load("feeding.yaml")["rules"] if _happened(rule, counts) for quantity in rule["feeds"])
+    rules = load("feeding.yaml")["rules"]
+    return frozenset(quantity for rule in rules if _happened(rule, counts) for quantity in rule["feeds"])
 
 
 def _happened(rule: Mapping[str, Any], counts: Mapping[str, float]) -> bool:

@@ -14,7 +14,7 @@ COUNTERS: Final = frozenset({
     "prefill_seconds", "decode_seconds", "forward_seconds", "unloaded_seconds",
     "preemptions", "requests_finished", "requests_succeeded", "requests_aborted", "requests_errored",
     "requests_rejected", "draft_steps", "draft_tokens", "accepted_tokens",
-    "estimated_flops", "estimated_read_bytes", "estimated_write_bytes",
+    "estimated_flops", "estimated_read_bytes",
 })  # fmt: skip
 
 HISTOGRAMS: Final = frozenset({

@@ -17,7 +17,7 @@ counters   prompt_tokens (whole prompts, cached tokens included), prompt_tokens_
            overlapping_steps (steps whose time may span two);
            preemptions, requests_finished (whatever the reason), requests_succeeded, requests_aborted,
            requests_errored, requests_rejected, draft_steps, draft_tokens, accepted_tokens,
-           estimated_flops, estimated_read_bytes, estimated_write_bytes (per GPU, the engine's own estimate)
+           estimated_flops, estimated_read_bytes (per GPU, the engine's own estimate)
 histograms ttft, itl, tpot, e2e, queue, prefill_time, decode_time, inference_time, forward_time, execute_time (seconds);
            step_tokens, prompt_length, generation_length, computed_length (tokens)
 gauges     running, waiting, swapped (requests), kv_usage, prefix_hit_rate, acceptance_rate (fraction), accept_length
