@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import runs
+from engine_process import until
 from exporters import Exporter, serving
+
+from pytest_llmroof import progress
 
 HEAD = "gpu: h100\nmodel: llama-3.1-70b\ndeployment: {tensor_parallel: 4, weights: bf16}\n"
 
@@ -31,6 +35,10 @@ class Run(runs.Run):
     @property
     def verdicts(self) -> list[str]:
         return [gate["verdict"] for window in self.report["windows"] for gate in window["gates"]]
+
+    def most_scrapes(self, interval_seconds: float) -> float:
+        """What its windows take: the first and the last, and one each interval between."""
+        return sum(2 + float(window["duration_seconds"]) / interval_seconds for window in self.report["windows"])
 
     def reason(self, window: str) -> str:
         (gate, *_) = self.windows[window]["gates"]
@@ -63,6 +71,20 @@ def _nothing_is_left_behind(run_folders_are_removed: None) -> None:
 @pytest.fixture
 def project(pytester: pytest.Pytester) -> Project:
     return Project(pytester)
+
+
+@pytest.fixture
+def lasting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], bool]], None]:
+    """Lengthens the windows of a run in this process until something holds, where a busy machine takes so long."""
+
+    def until_it_holds(holds: Callable[[], bool]) -> None:
+        def sleep(seconds: float) -> None:
+            time.sleep(seconds)
+            until(holds, "what the window waits for")
+
+        monkeypatch.setattr(progress, "_sleep", sleep)
+
+    return until_it_holds
 
 
 @pytest.fixture

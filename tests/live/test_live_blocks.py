@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,9 @@ def test_a_body_is_a_window(project: Any, module: Callable[..., None]) -> None:
     # 12 sequences a step of 26.2 ms: 458 tokens a second; one more for each request.
     assert run.window["measurements"]["output.tokens_per_second"]["value"] == pytest.approx(BATCH / ITL, rel=0.2)
     (note,) = (note for note in run.window["notes"] if "within the block" in note)
-    assert note.startswith("the window is what Prometheus scraped within the block of 3.")
+    block = re.match(r"the window is what Prometheus scraped within the block of ([\d.]+) s", note)
+    assert block is not None
+    assert float(block[1]) >= 3
     assert "one scrape interval later" in note
 
 
@@ -93,11 +96,17 @@ def test_a_block_is_a_window_and_is_not_read_before_its_end(project: Any, module
 
 
 def test_a_block_shorter_than_two_scrapes(project: Any, module: Callable[..., None]) -> None:
-    module("@LLMROOF\n@pytest.mark.llmroof_gate('decode.mbu >= 30%')\ndef test_short(): drive(0.1)\n")
+    module("@LLMROOF\n@pytest.mark.llmroof_gate('decode.mbu >= 30%')\ndef test_short(): drive(0)\n")
     run = project.run()
     assert run.verdicts == ["no data"]
-    assert "is too short where servers are scraped every 0.5 s: a difference takes two scrapes" in run.one_line
-    assert "drive the load for 1 s or more" in run.one_line
+    said = re.search(
+        r"is too short where servers are scraped every ([\d.]+) s: a difference takes two scrapes; "
+        r"drive the load for ([\d.]+) s or more", run.one_line,
+    )  # fmt: skip
+    assert said is not None, run.text
+    # As Prometheus did it: on a busy machine some of its scrapes come late.
+    assert float(said[1]) == pytest.approx(0.5, rel=0.3)
+    assert float(said[2]) == pytest.approx(2 * float(said[1]), rel=0.01)
 
 
 def test_a_body_that_failed_is_not_judged(project: Any, module: Callable[..., None]) -> None:

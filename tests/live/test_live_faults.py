@@ -15,6 +15,8 @@ import pytest
 from exporters import Exporter, Process
 from loopback import always, respond
 
+Lasting = Callable[[Callable[[], bool]], None]
+
 
 def _endless(handler: BaseHTTPRequestHandler, exporter: Exporter) -> None:
     handler.send_response(200)
@@ -53,9 +55,9 @@ FAULTS: dict[str, tuple[Callable[[BaseHTTPRequestHandler, Exporter], None], str]
     "html": (lambda handler, _: respond(handler, b"<!DOCTYPE html><p>hunter2"), "{url} is HTML, not metrics"),
     "json": (lambda handler, _: respond(handler, b'{"hunter2": 1}'), "{url} is JSON, not metrics"),
     "empty": (lambda handler, _: respond(handler, b""), "{url} answered an empty page"),
-    "silent": (_silent, "no answer within 0.3 s at {url}"),
-    "endless": (_endless, "{url} did not finish its answer within 0.3 s"),
-    "endless-head": (_endless_head, "{url} did not finish its answer within 0.3 s"),
+    "silent": (_silent, "no answer within 1 s at {url}"),
+    "endless": (_endless, "{url} did not finish its answer within 1 s"),
+    "endless-head": (_endless_head, "{url} did not finish its answer within 1 s"),
     "broken": (_broken, "the connection broke before the answer was complete at {url}"),
     "other": (lambda handler, _: respond(handler, b"node_load1 0.5\n"), "metrics of no serving engine"),
     "malformed": (lambda handler, _: respond(handler, b"vllm:running 1\nvllm:waiting{a= 2\n"), ":"),
@@ -66,15 +68,14 @@ def test_each_fault_has_its_text(project: Any, server: Exporter) -> None:
     windows = []
     for name, (answer, _text) in FAULTS.items():
         server.answers[f"/{name}"] = lambda handler, answer=answer: answer(handler, server)  # type: ignore[misc]  # a default is not inferred
+        timeout = "1s" if name in ("silent", "endless", "endless-head") else "60s"
         windows.append(
-            f"{name}:\n  phase: decode\n  telemetry: {{url: '{server.address}/{name}', timeout: 0.3s}}\n"
+            f"{name}:\n  phase: decode\n  telemetry: {{url: '{server.address}/{name}', timeout: {timeout}}}\n"
             "  duration: 0.1s\n  interval: 0.05s\n  gates: [ttft.p99 <= 2s]"
         )
     project.gates("\n".join(windows))
-    started = time.monotonic()
     run = project.run("--llmroof-unmeasured-exit=75")
     assert run.rc == 75
-    assert time.monotonic() - started < 60
     assert set(run.verdicts) == {"no data"}
     for name, (_answer, text) in FAULTS.items():
         assert text.format(url=f"{server.address}/{name}") in run.reason(f"llmroof.yaml::{name}"), name
@@ -102,30 +103,35 @@ def after(server: Exporter, scrapes: int, then: Callable[[BaseHTTPRequestHandler
     server.answer = answer
 
 
-def test_a_server_that_is_gone_half_way(project: Any, server: Exporter) -> None:
+def test_a_server_that_is_gone_half_way(project: Any, server: Exporter, lasting: Lasting) -> None:
     after(server, 4, always(b"", 500))
+    lasting(lambda: server.count() > 4)
     project.gates(gates(server.url))
     run = project.run()
     assert run.verdicts == ["no data"]
     reason = run.reason("llmroof.yaml::decode")
     assert reason.startswith(f"{server.url} did not answer to the window's end: its last answer came ")
-    assert f"s into 1.0 s ({server.url} failed (500))" in reason
+    assert re.search(rf"s into [\d.]+ s \({re.escape(server.url)} failed \(500\)\)", reason)
 
 
-def test_one_of_two_servers_is_gone(project: Any, server: Exporter, start_server: Callable[[], Exporter]) -> None:
+def test_one_of_two_servers_is_gone(
+    project: Any, server: Exporter, start_server: Callable[[], Exporter], lasting: Lasting
+) -> None:
     other = start_server()
     after(other, 4, always(b"", 500))
+    lasting(lambda: other.count() > 4)
     project.gates(gates(f"[{server.url}, {other.url}]"))
     run = project.run()
     assert run.verdicts == ["no data"]
     assert run.reason("llmroof.yaml::decode").startswith(f"{other.url} did not answer")
 
 
-def test_a_scrape_that_fails_is_said_and_no_zero(project: Any, server: Exporter) -> None:
+def test_a_scrape_that_fails_is_said_and_no_zero(project: Any, server: Exporter, lasting: Lasting) -> None:
     def sometimes(handler: BaseHTTPRequestHandler) -> None:
         respond(handler, b"", 500) if server.count() in (5, 6) else respond(handler, server.process.page())
 
     server.answer = sometimes
+    lasting(lambda: server.count() >= 8)
     project.gates(gates(server.url))
     run = project.run()
     assert run.verdicts == ["pass"]
@@ -142,7 +148,9 @@ def test_a_scrape_that_matters_is_tried_again(project: Any, server: Exporter) ->
 
 
 @pytest.mark.parametrize("started", [None, 0.0])
-def test_a_restart_half_way_leaves_the_longer_part(project: Any, server: Exporter, started: float | None) -> None:
+def test_a_restart_half_way_leaves_the_longer_part(
+    project: Any, server: Exporter, started: float | None, lasting: Lasting
+) -> None:
     """With and without a process's start on the page; what one life counted never mixes with another's."""
     server.process = Process(steps=200, started=started)
     lives: dict[str, Process] = {}
@@ -152,6 +160,7 @@ def test_a_restart_half_way_leaves_the_longer_part(project: Any, server: Exporte
         respond(handler, lives["new"].page())
 
     after(server, 5, restarted)
+    lasting(lambda: server.count() >= 15)
     project.gates(gates(server.url, "1.5s"))
     run = project.run()
     assert run.verdicts == ["pass"]
@@ -163,10 +172,13 @@ def test_a_restart_half_way_leaves_the_longer_part(project: Any, server: Exporte
 
 
 @pytest.mark.parametrize("starts", [(1_000_000.0, 2_000_000.0), (0.0, 0.0)])
-def test_two_servers_behind_one_address(project: Any, server: Exporter, starts: tuple[float, float]) -> None:
+def test_two_servers_behind_one_address(
+    project: Any, server: Exporter, starts: tuple[float, float], lasting: Lasting
+) -> None:
     """By turns, as a balancer does it; also where neither page tells when its process started."""
     lives = [Process(steps=5000, started=starts[0]), Process(steps=50, started=starts[1])]
     server.answer = lambda handler: respond(handler, lives[server.count() % 2].page())
+    lasting(lambda: server.count() >= 6)
     project.gates(gates(server.url, "0.5s"))
     run = project.run()
     assert run.verdicts == ["no data"]
@@ -224,7 +236,7 @@ PASSING: dict[str, Callable[[BaseHTTPRequestHandler], None]] = {
     "503": always(b"", 503),
     "504": always(b"", 504),
     "429": always(b"", 429, Retry_After="1"),
-    "silent": lambda handler: time.sleep(1.2),
+    "silent": lambda handler: handler.rfile.read(1),  # until the client gives up
 }
 
 
@@ -241,7 +253,7 @@ def test_first_and_last_scrape_are_tried_again(project: Any, server: Exporter, f
             respond(handler, server.process.page())
 
     server.answer = answer
-    url = f"{{url: '{server.url}', timeout: {'1s' if fault == 'silent' else '10s'}}}"
+    url = f"{{url: '{server.url}', timeout: {'2s' if fault == 'silent' else '60s'}}}"
     project.gates(gates(url, "0.5s").replace("0.05s", "30s"))
     run = project.run()
     assert run.verdicts == ["pass"]

@@ -74,8 +74,9 @@ def test_recorded_beside_the_engine(server: Exporter, tmp_path: Path) -> None:
     assert {one.kind for one in window.sources} == {"vllm", "dcgm", "nvidia-smi"}
 
 
-def test_gated_live(server: Exporter, project: Any) -> None:
+def test_gated_live(server: Exporter, project: Any, lasting: Any) -> None:
     asked = with_dcgm(server)
+    lasting(lambda: len(asked) > 5)
     project.gates(
         f"  w:\n    telemetry: ['{server.url}', '{server.address}/dcgm/metrics']\n"
         "    duration: 1s\n    interval: 0.1s\n    gates: [hardware.mbu >= 50%]\n"

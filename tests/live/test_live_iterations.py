@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +33,12 @@ def window(telemetry: str, *more: str, gates: str = GATES, duration: str | None 
     return "\n".join(["decode:", *(f"  {line}" for line in lines)])
 
 
+def ends(folder: Path) -> float:
+    """How long the first and the last scrape of a recording took: the server answered somewhen in them."""
+    pages = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.prom"))]
+    return sum(float(re.findall(r"# scrape_seconds (\S+)", page)[0]) for page in (pages[0], pages[-1]))
+
+
 def test_every_iteration_counts_once(project: Any, server: Exporter, iterations: Iterations) -> None:
     project.gates(window(server.url), HEAD)
     live = project.run("--llmroof-record=kept")
@@ -39,11 +46,13 @@ def test_every_iteration_counts_once(project: Any, server: Exporter, iterations:
     # The first answer holds what came before the window.
     counted = sum(map(len, iterations.handed[1:]))
     kept = read_window([(project.path / "kept/llmroof/decode", "kept")])
-    assert kept.counter("steps") == counted > 50
+    assert kept.counter("steps") == counted
     assert kept.counter("decode_tokens") == BATCH * counted
     # By the clock of the scrapes, not by the sum of the steps.
     assert kept.started is not None
-    assert kept.duration_seconds == live.window["duration_seconds"] == pytest.approx(counted * SECONDS, abs=0.15)
+    assert kept.duration_seconds == live.window["duration_seconds"] >= 0.6
+    error = SECONDS + ends(project.path / "kept/llmroof/decode")
+    assert kept.duration_seconds == pytest.approx(counted * SECONDS, abs=error)
     step_time = live.window["measurements"]["decode.step_time"]
     assert step_time["value"] == pytest.approx(SECONDS)
     assert len(list((project.path / "kept/llmroof/decode").glob("*.prom"))) == len(iterations.handed)
@@ -74,18 +83,23 @@ def test_an_idle_engine_answers_with_empty_lists(project: Any, server: Exporter,
     assert "an empty list: the engine did no step, or keeps no records of them" in run.one_line
 
 
-def test_idle_times_are_part_of_the_window(project: Any, server: Exporter, iterations: Iterations) -> None:
+def test_idle_times_are_part_of_the_window(
+    project: Any, server: Exporter, iterations: Iterations, lasting: Any
+) -> None:
     def answer(handler: Any) -> None:
         iterations.idle = 3 <= len(iterations.handed) < 6
         iterations(handler)
 
     server.answer = answer
+    lasting(lambda: len(iterations.handed) >= 6)
     gates = "gates: [decode.step_time <= 11ms, 'output.tokens_per_second <= 700tok/s']"
     project.gates(window(server.url, gates=gates), HEAD)
     run = project.run("--llmroof-record=kept")
     kept = read_window([(project.path / "kept/llmroof/decode", "kept")])
-    # Some 60 would fit in; while it is idle for a third of the time the engine does not count on.
-    assert kept.counter("steps") == sum(map(len, iterations.handed[1:])) < 50
+    # While it is idle, for three intervals of 0.1 s, it does not count on: one of them may have begun late.
+    assert kept.duration_seconds is not None
+    most = kept.duration_seconds / SECONDS
+    assert kept.counter("steps") == sum(map(len, iterations.handed[1:])) < most - 20
     assert run.verdicts == ["pass", "pass"]
 
 
@@ -108,7 +122,7 @@ def test_records_that_somebody_else_was_handed(
 
 
 def test_a_restart_is_seen_by_the_engine_s_own_count(
-    project: Any, server: Exporter, iterations: Iterations
+    project: Any, server: Exporter, iterations: Iterations, lasting: Any
 ) -> None:
     def answer(handler: Any) -> None:
         if len(iterations.handed) == 3:
@@ -116,11 +130,14 @@ def test_a_restart_is_seen_by_the_engine_s_own_count(
         iterations(handler)
 
     server.answer = answer
+    lasting(lambda: len(iterations.handed) >= 8)
     project.gates(window(server.url, duration="1s"), HEAD)
     run = project.run()
     assert run.verdicts == ["pass", "fail", "pass"]
     assert "the server restarted once inside the window" in run.one_line
-    assert run.window["duration_seconds"] < 0.9
+    (kept, whole) = re.findall(r"is used, ([\d.]+) of ([\d.]+) s", " ".join(run.window["notes"]))[0]
+    assert run.window["duration_seconds"] == pytest.approx(float(kept), abs=0.051)
+    assert float(kept) < float(whole)
 
 
 def test_it_waits_for_requests(project: Any, server: Exporter, iterations: Iterations) -> None:

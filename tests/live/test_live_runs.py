@@ -130,7 +130,7 @@ def test_a_worker_that_dies_in_a_window_leaves_it_to_the_next(project: Any, serv
     project.pytester.makeconftest(KILLER)
     run = project.run("-n2", apart=True)  # what conftest.py puts into a module would stay there
     assert sorted(run.verdicts) == ["not run", "pass"]
-    assert 3 <= server.count() <= 8
+    assert 2 <= server.count() <= 2 + max(each["duration_seconds"] or 0 for each in run.report["windows"]) / 0.1
 
 
 NOTED = """

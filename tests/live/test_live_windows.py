@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from typing import Any
 
 import pytest
@@ -16,16 +17,18 @@ def window(url: str, *more: str, name: str = "decode", gates: str = GATES, durat
     return "\n".join([*lines, *(f"  {line}" for line in more), f"  {gates}"])
 
 
-def test_a_server_is_sampled_once_for_all_gates(project: Any, server: Any) -> None:
+def test_a_server_is_sampled_once_for_all_gates(project: Any, server: Any, lasting: Any) -> None:
     project.gates(window(server.url))
+    lasting(lambda: server.count() >= 4)
+    began = time.monotonic()
     run = project.run()
     # A step moves 141 GB in 26.2 ms: 5.4 of the 13.4 TB/s that four H100 have.
     assert run.verdicts == ["pass", "fail", "pass", "pass"]
     assert run.window["measurements"]["decode.mbu"]["value"] == pytest.approx(0.40, abs=0.02)
     assert run.window["sources"] == [{"kind": "vllm", "location": server.url}]
-    assert 0.6 <= run.window["duration_seconds"] < 3
+    assert 0.6 <= run.window["duration_seconds"] < time.monotonic() - began
     # First and last scrape, and one each interval between: gauges become series.
-    assert 4 <= server.count() <= 9
+    assert 4 < server.count() <= run.most_scrapes(0.1)
     assert run.window["measurements"]["running.last"]["samples"] >= 4
 
 
@@ -33,7 +36,7 @@ def test_workers_share_one_measurement(project: Any, server: Any) -> None:
     project.gates(window(server.url) + "\n" + window(server.url + "?other", name="second"))
     run = project.run("-n2")
     assert sorted(run.verdicts) == ["fail"] * 2 + ["pass"] * 6
-    assert 8 <= server.count() <= 18  # two windows, each once
+    assert 4 <= server.count() <= run.most_scrapes(0.1)  # two windows, each once
     values = [each["measurements"]["decode.mbu"]["value"] for each in run.report["windows"]]
     assert values == [pytest.approx(0.40, abs=0.02)] * 2
 
@@ -115,9 +118,10 @@ def test_repeats_show_all_values_and_judge_the_median(project: Any, server: Any)
 
 def test_a_warm_up_is_not_in_the_window(project: Any, server: Any) -> None:
     project.gates(window(server.url, "warmup: 0.5s"))
+    began = time.monotonic()
     run = project.run()
     assert run.verdicts == ["pass", "fail", "pass", "pass"]
-    assert run.window["duration_seconds"] < 3
+    assert 0.6 <= run.window["duration_seconds"] < time.monotonic() - began - 0.5
 
 
 def test_it_waits_for_requests(project: Any, server: Any) -> None:
@@ -132,15 +136,17 @@ def test_it_waits_for_requests(project: Any, server: Any) -> None:
     assert "of the 1000 requests asked for (min_requests) finished" in run.one_line
 
 
-def test_options_set_length_and_interval(project: Any, server: Any) -> None:
+def test_options_set_length_and_interval(project: Any, server: Any, lasting: Any) -> None:
+    lasting(lambda: server.count() >= 5)
+    began = time.monotonic()
     run = project.run(
         "--llmroof-gpu=h100", "--llmroof-model=llama-3.1-70b", "--llmroof-deployment=tensor_parallel=4",
         f"--llmroof-telemetry={server.url}", "--llmroof-duration=0.4s", "--llmroof-interval=0.05s",
         "--llmroof-gate=decode.mbu >= 30%", "--llmroof-record=kept",
     )  # fmt: skip
     assert run.verdicts == ["pass"]
-    assert run.window["duration_seconds"] == pytest.approx(0.4, abs=0.35)
-    assert 5 <= server.count() <= 10
+    assert 0.4 <= run.window["duration_seconds"] < time.monotonic() - began
+    assert 5 < server.count() <= run.most_scrapes(0.05)
     assert "llmroof: recorded kept/llmroof/cli" in run.text
 
 
