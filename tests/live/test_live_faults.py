@@ -230,13 +230,17 @@ def _reset(handler: BaseHTTPRequestHandler) -> None:
     handler.connection.close()
 
 
+def _until_given_up(handler: BaseHTTPRequestHandler) -> None:
+    handler.rfile.read(1)
+
+
 PASSING: dict[str, Callable[[BaseHTTPRequestHandler], None]] = {
     "reset": _reset,
     "502": always(b"", 502),
     "503": always(b"", 503),
     "504": always(b"", 504),
     "429": always(b"", 429, Retry_After="1"),
-    "silent": lambda handler: handler.rfile.read(1),  # until the client gives up
+    "silent": _until_given_up,
 }
 
 
