@@ -61,18 +61,11 @@ def _models(config: pytest.Config) -> Iterator[str]:
 
 def _metrics(config: pytest.Config) -> Iterator[str]:
     from pytest_llmroof.additions import install
-    from pytest_llmroof.analysis.metrics import METRICS
+    from pytest_llmroof.analysis.metrics import list_metrics
 
     install(config)
     rows = [["metric", "unit", "needs", "meaning"]]
-    for metric in METRICS.values():
-        name = f"{metric.name}.STAT" if metric.statistics else metric.name
-        if metric.parametrised:
-            family, dot, rest = metric.name.partition(".")
-            name = f"{family}(...){dot}{rest}"
-        meaning = metric.meaning + (f" (STAT: {', '.join(metric.statistics)})" if metric.statistics else "")
-        rows.append([name, metric.unit, ", ".join(metric.needs), meaning])
-    yield from _table(rows)
+    yield from _table(rows + [[one.name, one.unit, one.needs, one.meaning] for one in list_metrics()])
 
 
 def _scenarios(config: pytest.Config) -> Iterator[str]:

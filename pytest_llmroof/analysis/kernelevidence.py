@@ -1,4 +1,4 @@
-"""What profiled kernels speak for: near the memory or compute roof, slow, or too short; and in words, kernel by kernel.
+"""What profiled kernels speak for: near the memory or compute roof, slow, or too short.
 
 A kernel profiler runs kernels one by one: it never tells of gaps between them, nor of communication.
 """
@@ -77,41 +77,6 @@ def letter_of(point: KernelPoint) -> Letter | None:
         return "D"
     low = point.mbu is not None and point.mbu < limits["low"] and not point.lower_bound
     return "F" if low and (unfilled or point.mfu is not None) else None
-
-
-def kernel_lines(points: Sequence[KernelPoint]) -> tuple[str, ...]:
-    """A line for each of the longest kernels: what it reached, and what it waited for."""
-    limits = load("ncu.yaml")["evidence"]
-    return tuple(_line(point) for point in points[: int(limits["lines"])] if point.time_share >= limits["worth_saying"])
-
-
-def _line(point: KernelPoint) -> str:
-    more = " at least" if point.lower_bound else ""
-    figures = [
-        (point.mbu, f"{{}} of the memory bandwidth{more}"),
-        (point.mfu, f"{{}} of the {point.precision} peak{more}"),
-        (point.l2_hit_rate, "L2 hit rate {}"),
-        (point.bank_conflict_share, "{} of shared-memory accesses are bank conflicts"),
-    ]
-    parts = [text.format(f"{value * 100:.0f} %") for value, text in figures if value is not None]
-    if point.stalls:
-        what, share = point.stalls[0]
-        parts.append(f"warps wait {share * 100:.0f} % of their time for {what}")
-    if point.reading is not None:
-        parts.append(f"the profiler reads it as limited by {_READINGS[point.reading]}")
-    each = format_quantity(point.seconds / point.launches, "seconds")
-    launches = "1 launch" if point.launches == 1 else f"{point.launches} launches"
-    head = f"{point.label}: {point.time_share * 100:.0f} % of the profiled time ({launches}, {each} each)"
-    return f"{head}; {', '.join(parts)}" if parts else head
-
-
-_READINGS: Final = {
-    "memory": "memory",
-    "compute": "compute",
-    "balanced": "memory and compute alike",
-    "latency": "latency",
-    "small grid": "a grid too small for the GPU",
-}
 
 
 def _names(points: Sequence[KernelPoint]) -> str:

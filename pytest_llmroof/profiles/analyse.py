@@ -22,7 +22,6 @@ from pytest_llmroof.profiles.transport import Communication, communication_rows,
 
 Float64 = NDArray[np.float64]
 
-_NAMED: Final = 8
 """Kernels that figures name, those that took most of the time."""
 _ROUNDING_NS: Final = 1
 """A gap of one nanosecond comes of a start and a duration that were rounded apart."""
@@ -97,14 +96,12 @@ def _figures(view: _View, waiting: WaitingCause | None, late: float | None, rank
     kernels = work.kind == KERNEL
     ran = (work.end - work.start).astype(np.float64)
     computed = kernels | (work.kind == GRAPH)
-    classes, top = _classes(timeline, ran)
     figures = TimelineFigures(
         location=timeline.location,
         whole=whole,
         steps=steps,
         steps_by=view.steps.by if view.steps is not None and steps else None,
-        classes=classes,
-        top_kernels=top,
+        classes=_classes(timeline, ran),
         kernels=int(kernels.sum()),
         copies=int((~computed).sum()),
         graph_replays=int((work.kind == GRAPH).sum()),
@@ -270,10 +267,8 @@ def _collective(view: _View, ran: Float64) -> str | None:
     return max(kinds, key=lambda kind: kinds[kind], default=None)
 
 
-def _classes(
-    timeline: Timeline, ran: Float64
-) -> tuple[dict[str, float], tuple[tuple[str, float], ...]]:
-    """The share of each class in the summed time of kernels and copies, and the kernels that took most of it."""
+def _classes(timeline: Timeline, ran: Float64) -> dict[str, float]:
+    """The share of each class in the summed time of kernels and copies, the largest first."""
     work = timeline.work
     total = float(ran.sum())
     kernel, graph = work.kind == KERNEL, work.kind == GRAPH
@@ -285,9 +280,7 @@ def _classes(
     for title, kind in (("graph replays", graph), ("copies", ~(kernel | graph))):
         if time := float(ran[kind].sum()):
             shares[title] = time / total
-    top = np.argsort(by_name)[::-1][:_NAMED]
-    named = tuple((timeline.names[place], float(by_name[place]) / total) for place in top.tolist() if by_name[place])
-    return dict(sorted(shares.items(), key=lambda one: -one[1])), named
+    return dict(sorted(shares.items(), key=lambda one: -one[1]))
 
 
 def _ratio(part: float, whole: float) -> float:

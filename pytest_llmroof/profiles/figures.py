@@ -96,7 +96,6 @@ class TimelineFigures:
     steps: Mapping[Phase | None, StepFigures] = field(default_factory=dict)
     steps_by: str | None = None
     classes: Mapping[str, float] = field(default_factory=dict)
-    top_kernels: tuple[tuple[str, float], ...] = ()
     kernels: int = 0
     copies: int = 0
     graph_replays: int = 0
@@ -123,10 +122,6 @@ class TimelineFigures:
         """The shares to judge: of the phase's typical steps, else of all steps, else of the whole timeline."""
         found = self.steps.get(phase) or self.steps.get(None)
         return found.shares if found is not None else self.whole
-
-    def gap_seconds(self, quantile: float) -> float | None:
-        """A quantile (0 to 1) of the gaps' lengths; None where there is no gap."""
-        return float(np.quantile(self.gaps_ns, quantile)) / 1e9 if len(self.gaps_ns) else None
 
     @property
     def unknown_kernels(self) -> float:

@@ -78,7 +78,6 @@ class Launch:
     memory_share: float | None = None
     tensor_share: float | None = None
     l2_hit_rate: float | None = None
-    l1_hit_rate: float | None = None
     waves: float | None = None
     occupancy: float | None = None
     sm_clock_hertz: float | None = None

@@ -174,7 +174,6 @@ def _launch(raw: RawLaunch, figures: _Figures) -> Launch:
         memory_share=figures["memory_share"],
         tensor_share=tensor_share,
         l2_hit_rate=figures["l2_hit_rate"],
-        l1_hit_rate=figures["l1_hit_rate"],
         waves=figures["waves"],
         occupancy=figures["occupancy"],
         sm_clock_hertz=clock,

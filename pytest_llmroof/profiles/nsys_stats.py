@@ -14,7 +14,7 @@ from typing import Final, Literal
 from pytest_llmroof.advice import Advice, AnyAdvice
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.profiles.annotations import step_of
-from pytest_llmroof.profiles.calls import launching, waiting
+from pytest_llmroof.profiles.calls import launching
 from pytest_llmroof.profiles.kernels import kernel_class
 from pytest_llmroof.profiles.nsys_csv import Table, read_tables
 from pytest_llmroof.profiles.nsys_traces import gpu_trace, kernel_trace
@@ -67,12 +67,6 @@ class StatsSummary:
     def launches(self) -> int:
         """How many calls launched something (of calls)."""
         return self._count([bool(found) for found in launching(row.name for row in self.rows)])
-
-    @property
-    def waiting_seconds(self) -> float:
-        """How long calls waited for the device (of calls)."""
-        waits = waiting(row.name for row in self.rows)
-        return sum(row.seconds for row, found in zip(self.rows, waits, strict=True) if found)
 
     def refusal(self) -> SourceError:
         """Why it is no answer to a question about time."""

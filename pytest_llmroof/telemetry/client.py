@@ -5,12 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from pytest_llmroof.advice import AnyAdvice
-
-#: Latencies that clients see.
-Latency = Literal["ttft", "tpot", "itl", "e2e"]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kernel_tables import seconds, wide
 
-from pytest_llmroof.analysis.kernelevidence import kernel_evidence, kernel_lines, leading, letter_of
+from pytest_llmroof.analysis.kernelevidence import kernel_evidence, leading, letter_of
 from pytest_llmroof.analysis.kernelpoints import kernel_points
 from pytest_llmroof.profiles.kernel_table import KernelTable, joined
 from pytest_llmroof.profiles.ncu import read_ncu
@@ -72,24 +72,6 @@ def test_what_does_not_speak_for_most_of_the_time_decides_nothing(tmp_path: Path
     short = [("tiny", kernel(5, mbu=0.2, shares=(0.1, 0.2)))]
     assert leading(read_ncu(wide(tmp_path / "k.csv", short)), A100) is None  # kernels alone never prove gaps
     assert leading(read_ncu(wide(tmp_path / "k.csv", [("slow", kernel(5))])), A100) is None
-
-
-def test_lines_say_what_was_reached_and_waited_for(tmp_path: Path) -> None:
-    values = kernel(600, mbu=0.3, mfu=0.1, shares=(0.2, 0.35)) | {
-        "lts__t_sector_hit_rate.pct": ("%", "28"),
-        "smsp__average_warp_latency_per_inst_issued.ratio": ("cycle", "10"),
-        "smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio": ("inst", "5.5"),
-        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum": ("", "25"),
-        "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": ("", "100"),
-    }
-    launches = [("void f::gemm<int>(int)", values), ("copy", kernel(200)), ("tiny", kernel(10, mbu=0.1))]
-    points = kernel_points(read_ncu(wide(tmp_path / "k.csv", launches)), A100)
-    assert kernel_lines(points) == (
-        "f::gemm: 74 % of the profiled time (1 launch, 600 µs each); 30 % of the memory bandwidth, 10 % of the bf16 "
-        "peak, L2 hit rate 28 %, 25 % of shared-memory accesses are bank conflicts, warps wait 55 % of their time for "
-        "other warps of the block (barrier), the profiler reads it as limited by latency",
-        "copy: 25 % of the profiled time (1 launch, 200 µs each)",
-    )
 
 
 def test_tables_of_one_window_are_joined(tmp_path: Path) -> None:

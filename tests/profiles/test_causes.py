@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import planted
 import pytest
 from planted import STEPS, US, exposed, graphs, hidden, short_gaps, submitted, two_ranks, two_stages
@@ -39,7 +40,7 @@ def test_many_gaps_of_ten_microseconds_are_the_hosts(tmp_path: Path, reader: str
     # 49 of 50 gaps lie between kernels of one step, the 50th before the next step's first kernel.
     assert decode.shares.idle_within == pytest.approx(49 / 150)
     assert decode.shares.idle_between == pytest.approx(1 / 150)
-    assert found.gap_seconds(0.5) == pytest.approx(10e-6)
+    assert np.median(found.gaps_ns) == pytest.approx(10_000)
     assert found.host is not None
     # Of 10 us, the call that launches takes 5.
     assert found.host.calling == pytest.approx(0.5)
@@ -244,7 +245,6 @@ def test_kernels_that_nobody_knows_are_said(tmp_path: Path) -> None:
     (found,) = figures(tmp_path, mine)
     assert found.unknown_kernels == pytest.approx(390 / 990)
     assert any(said.startswith("39 % of the work is of kernels whose names") for said in found.distortions)
-    assert dict(found.top_kernels) == pytest.approx({GEMM: 600 / 990, "my_kernel": 390 / 990})
 
 
 def test_the_capture_of_graphs_is_refused(tmp_path: Path) -> None:
