@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from made_windows import GOLDEN_GPU, deployment, engine, figures, window
 
+from pytest_llmroof.analysis.contradiction import said
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.measure import Measurements, measure
 from pytest_llmroof.analysis.measurement import Impossible, Measurement, Outcome
@@ -243,6 +244,14 @@ def test_another_device_than_given() -> None:
     assert isinstance(of(same, deployment("llama-3.1-8b", "h100"))["decode.mbu"], Measurement)
     unknown = replace(decode_window(0.02), device_names=("A device of tomorrow",))
     assert isinstance(of(unknown, deployment("llama-3.1-8b", "h100"))["decode.mbu"], Measurement)
+
+
+def test_what_was_assumed_is_to_be_checked_first() -> None:
+    on = deployment("llama-3.1-8b", provenance={"tensor_parallel": "assumed", "weights": "assumed", "model": "given"})
+    assert said(on, "model", "tensor_parallel", "gpu", "weights", weights="fp8 would fit") == (
+        "tensor_parallel (1, assumed), then weights (bf16, assumed; fp8 would fit), then model (llama-3.1-8b, given), "
+        "then gpu (h100-sxm5-80gb, given)"
+    )
 
 
 def test_contradictions_leave_what_does_not_rest_on_them() -> None:

@@ -22,6 +22,7 @@ from pytest_llmroof.analysis.slices import mapping
 from pytest_llmroof.analysis.sources import source, sources
 from pytest_llmroof.roofline.catalogue import accelerator
 from pytest_llmroof.telemetry.client import Client
+from pytest_llmroof.telemetry.window import Series
 
 # Load ----------------------------------------------------------------------------------------------------------------
 
@@ -129,12 +130,23 @@ def test_a_distortion_that_says_what_it_does_is_not_said_twice() -> None:
     assert "the capture was short: gaps and communication may look longer than they are" in said
 
 
-def test_heat_is_said_with_its_share_of_the_time() -> None:
-    facts = decoding(llama_70b(), 0.0262)
-    hot = gpus(4, gr_engine=0.9, sm_clock_hertz=1.281e9, changes={"throttle_reasons": {"thermal": 0.604}})
-    (note,) = clock_notes(replace(facts, window=watched(replace(facts.window, started=0.0), *hot)))
-    assert note.startswith("gpu 0 of host-1 was throttled for heat in 60 % of the time")
-    assert ", and 3 more GPUs: look at fans" in note
+def test_a_lowered_clock_is_said_with_its_share_of_the_time() -> None:
+    def note(**reasons: float) -> str:
+        facts = decoding(llama_70b(), 0.0262, engines=(engine(gauges={"running": Series((0.0, 60.0), (12.0, 12.0))}),))
+        seen = gpus(4, gr_engine=0.9, sm_clock_hertz=1.281e9, changes={"throttle_reasons": reasons})
+        (said,) = clock_notes(replace(facts, window=watched(replace(facts.window, started=0.0), *seen)))
+        return said
+
+    # 59.6 %; 1 281 of 1 830 MHz are 70 %.
+    heat, power = note(thermal=0.596), note(power=0.596)
+    assert heat.startswith(
+        "gpu 0 of host-1 was throttled for heat in 60 % of the time at 1.28 GHz, 70 % of the 1.83 GHz at which its "
+        "peaks hold, and 3 more GPUs: look at fans"
+    )
+    assert power == (
+        "gpu 0 of host-1 ran at 1.28 GHz, 70 % of the 1.83 GHz at which its peaks hold, capped by power in 60 % of the "
+        "time"
+    )
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,7 @@ def test_only_where_all_decode_counts(tmp_path: Path) -> None:
     assert decode.context is not None
     assert decode.context.value == pytest.approx(105.5)
     assert decode.steps == pytest.approx(6)
+    assert decode.basis.startswith("time per output token at the client; batch = the 2 requests that the client kept ")
 
 
 def test_bandwidth_utilisation_without_any_server(tmp_path: Path) -> None:
@@ -89,6 +90,9 @@ def test_pieces_of_several_tokens_are_one_step_at_the_least(tmp_path: Path) -> N
     assert decode is not None
     assert (decode.step_seconds.value, decode.step_seconds.low, decode.step_seconds.high) == pytest.approx(
         (0.02, 0.01, 0.02)
+    )
+    assert decode.basis.startswith(
+        "time per output token at the client, where a piece of the stream holds 2 tokens of one step or of several; "
     )
     # Ten tokens behind 101 to 110 others.
     assert decode.context is not None
@@ -236,6 +240,15 @@ def test_a_batch_that_the_client_kept_is_the_servers_too(tmp_path: Path) -> None
         (served(22.0, 14.0), llama_8b()),
     ):
         assert kept_full(decode, window, deployment) is decode
+
+
+@pytest.mark.parametrize("begun", [1.2, 1.08])
+def test_a_batch_that_was_seldom_kept_is_not_the_servers(tmp_path: Path, begun: float) -> None:
+    """The second begins when the first has ended, or two steps before: 4 of 22 outputs are of full steps."""
+    late = answer(0.0, [begun + 0.01 * step for step in range(11)])
+    seen = client(written(tmp_path, DECODE, A, late))
+    decode = hand_decode(batch=1.1)
+    assert kept_full(decode, replace(served(22.0, 20.0), client=seen), llama_8b()) is decode
 
 
 def hand_decode(batch: float) -> DecodeFacts:

@@ -223,6 +223,18 @@ def test_work_that_the_requests_own_times_have_no_room_for_is_impossible() -> No
     assert measured(m["roofline.efficiency"]).value == pytest.approx(7.164 / 7.5, rel=1e-3)
 
 
+@pytest.mark.parametrize(("prompt_seconds", "fits"), [(0.01518, True), (0.005, False)])
+def test_several_gpus_have_room_for_the_work_of_several(prompt_seconds: float, fits: bool) -> None:
+    # 100 prompts of 1 000 tokens of 16e9 FLOP: 1.6e15 / (2 x 989e12) = 0.809 s of two GPUs. The requests' own times are
+    # 100 x (15.18 + 1 ms) = 1.618 s, or 100 x (5 + 1 ms) = 0.6 s.
+    times = {"prefill_time": around(prompt_seconds, 100), "decode_time": around(0.001, 100)}
+    made = engine(prompt=1000, requests=100, present=(0, 0), histograms=times)
+    found = of(window(made), replace(EIGHT, tensor_parallel=2))["roofline.efficiency"]
+    assert isinstance(found, Measurement if fits else Impossible)
+    if isinstance(found, Measurement):
+        assert found.value == pytest.approx(0.809 / 1.618, rel=1e-2)
+
+
 @pytest.mark.parametrize(("lost", "counted", "left_out"), [
     (("generation_tokens",), 3_000, "generated tokens"),
     (("prompt_tokens", "prompt_tokens_computed"), 24_000, "prompt tokens"),
