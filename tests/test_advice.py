@@ -54,6 +54,12 @@ def packaged() -> Iterator[AnyAdvice]:
             yield from advised(each)
 
 
+def test_engines_that_have_words_of_their_own_are_engines() -> None:
+    words = load("measuring.yaml")["remedies_of_engines"]
+    assert words.keys() <= {*load("engines.yaml"), "other"}
+    assert all(own.keys() <= words["other"].keys() <= load("measuring.yaml")["remedies"].keys() for own in words.values())
+
+
 def test_no_packaged_text_holds_a_command() -> None:
     found = list(packaged())
     assert sum(command(advice) is not None for advice in found) >= 30

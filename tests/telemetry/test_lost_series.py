@@ -149,7 +149,7 @@ def test_rules_of_what_feeds_what_name_quantities_that_there_are() -> None:
 
 @pytest.mark.parametrize(("engine", "says"), [
     (sglang, "sglang.launch_server ... --speculative-algorithm"),
-    (lmdeploy, "lmdeploy serve api_server ... --speculative-algorithm"),
+    (lmdeploy, "lmdeploy serve api_server ... --backend pytorch --speculative-algorithm"),
     (dynamo, "start the server with speculative decoding, or leave the gate out"),
 ])  # fmt: skip
 def test_a_remedy_speaks_the_engine_s_own_words(tmp_path: Path, engine: Page, says: str) -> None:
