@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from made_windows import deployment
 
+from pytest_llmroof.analysis.clientfacts import cold_start
 from pytest_llmroof.analysis.clientlatency import belied
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.measure import measure
@@ -67,6 +69,29 @@ def test_a_failed_request_has_no_times_between_pieces() -> None:
     found = of(client, "itl.p99")
     assert found.judged_by == "value"
     assert found.value == pytest.approx(0.01 + 0.99 * 59 / 1e4)
+
+
+def test_goodput_of_requests_that_nothing_counts_is_of_those_recorded() -> None:
+    fast = Request(ttft=0.1, e2e=1.1, tpot=0.04, output_tokens=26.0)
+    single, slow = Request(ttft=0.1, e2e=0.1, output_tokens=1.0), replace(fast, ttft=3.0)
+    client = Client("tool", "a tool", "run.json", requests=(*[fast] * 6, single, slow, Request(failed=True)))
+    # 6 fast ones and 1 of a single token, of 9.
+    found = of(client, "goodput(ttft<=2s, tpot<=50ms)")
+    assert (found.value, found.samples) == (pytest.approx(7 / 9), 9)
+    assert "over all 9 that were sent; 1 of one output token have no time per output token" in found.method
+    assert "one output token" not in of(client, "goodput(ttft<=2s)").method
+
+
+def test_of_fewer_than_twenty_requests_none_is_called_cold() -> None:
+    def note(warm: int) -> str | None:
+        cold = [Request(ttft=48.0, started=0.0)] * 5
+        rest = [Request(ttft=0.7, started=60.0 + number) for number in range(warm)]
+        return cold_start(Client("tool", "a tool", "run.json", requests=(*cold, *rest)))
+
+    assert note(14) is None
+    said = note(15)
+    assert said is not None
+    assert said.startswith("the first 5 requests waited 48 s for their first token, the others 700 ms (medians)")
 
 
 def test_a_server_is_belied_by_any_percentile_below() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from made_windows import deployment, engine, window
+from made_windows import deployment, engine, figures, window
 
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.measure import Measurements, measure
@@ -44,6 +44,15 @@ def test_requests_that_run_on_hide_their_context(load: Engine) -> None:
     assert judge(parse_gate("decode.mbu >= 75%"), found["decode.mbu"]).word == "no data"
     assert judge(parse_gate("decode.mbu <= 60%"), found["decode.mbu"]).word == "no data"
     assert judge(parse_gate("roofline.efficiency <= 60%"), found["roofline.efficiency"]).word == "no data"
+
+
+def test_the_most_that_a_step_reads_is_what_memory_holds() -> None:
+    # 80 GB over 8.3 ms of 3.35 TB/s; a model without a cache reads its 16 GB and no more.
+    load = window(inside(), seconds=5.0)
+    for model, most in (("llama-3.1-8b", 80e9), (figures(parameters=8e9), 16e9)):
+        one = measure(gather(load, deployment(model), "decode"))["decode.mbu"]
+        assert isinstance(one, Measurement)
+        assert one.bounded.high == pytest.approx(most / (3.35e12 * 0.0083))
 
 
 def test_intensity_without_a_context_is_at_most_that_of_the_weights() -> None:

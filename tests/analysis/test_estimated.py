@@ -114,5 +114,15 @@ def test_agreement_confirms_what_was_assumed(data: Path) -> None:
         assert isinstance(found, Measurement)
         return {each.assumption for each in found.alternatives}
 
-    assert "tensor_parallel = 2 (assumed 1)" in others("plain")
+    # Products in bf16 take as long whatever the weights are kept in: of their precision MFU is no other.
+    assert others("plain") == {"tensor_parallel = 2 (assumed 1)"}
     assert others("mfu") == set()
+
+
+@pytest.mark.parametrize(("weights", "narrower"), [("bf16", {"weights = fp8 (assumed bf16)"}), ("fp8", set())])
+def test_assumed_weights_of_eight_bits_are_not_halved(data: Path, weights: str, narrower: set[str]) -> None:
+    cpu = Accelerator("mine", "mine", {"bf16": 1e12, "fp8": 2e12}, 50e9, None)
+    on = deployment(accelerator=cpu, weights=weights, provenance={"weights": "assumed"})
+    found = measure(gather(captured(data, "after-prefill", "after-decode", "plain"), on))["decode.mbu"]
+    assert isinstance(found, Measurement), found
+    assert {each.assumption for each in found.alternatives} == narrower

@@ -138,6 +138,16 @@ def test_a_batch_that_no_sample_saw_is_noted(running: tuple[float, ...], told: b
         assert note.startswith("batch 32 by the counters, but vllm:running was 16 at most in ")
 
 
+@pytest.mark.parametrize(("most", "told"), [(15.0, True), (16.0, False)])
+def test_samples_speak_where_load_was_as_high_at_both_ends(most: float, told: bool) -> None:
+    # 12 requests at either end and up to 15 between: 12 x 1.25, as good as steady.
+    made = engine(
+        itl=0.02, outputs=32_000, steps=1000, prompt=100, output=1001, requests=32,
+        gauges={"running": Series((0.0, 30.0, 60.0), (12.0, most, 12.0))},
+    )  # fmt: skip
+    assert len(gather(window(made), NOTHING).notes) == told
+
+
 def test_prompts_in_flight_at_the_edges_widen_what_was_computed() -> None:
     # Three requests at the first scrape may have been computed before it, two at the last one after their counting.
     facts = gather(window(engine(prompt=100, requests=10, present=(3, 2))), NOTHING)

@@ -82,7 +82,16 @@ def test_outputs_of_one_token_have_no_time_per_token() -> None:
     assert p50.bounded.low == 0.01
     only = {"generation_length": around(1.0, 10), "tpot": Histogram((0.01, math.inf), (10, 0), 0.0)}
     only["generation_length"] = Histogram((1.0, math.inf), (10, 0), 10.0)
-    assert "one output token" in no_data(of(window(load(histograms=only)))["tpot.p50"]).reason
+    for statistic in ("p50", "mean", "max"):
+        assert no_data(of(window(load(histograms=only)))[f"tpot.{statistic}"]).reason.startswith("all 10 requests")
+
+
+def test_engines_that_observe_no_zeros_keep_every_observation() -> None:
+    # Ten of 20 ms each, six of them of outputs of one token, which this engine says nothing of by itself.
+    lengths = Histogram((1.0, 100.0, math.inf), (6, 4, 0), 206.0)
+    made = load(histograms={"generation_length": lengths, "tpot": around(0.02, 10)})
+    mean = measured(of(window(made, conventions=frozenset({"itl_per_step"})))["tpot.mean"])
+    assert (mean.value, mean.samples) == (pytest.approx(0.02), 10)
 
 
 def test_a_replica_whose_lengths_are_not_told_has_no_single_tokens_known() -> None:
@@ -146,6 +155,13 @@ def test_the_largest_of_dense_samples_is_evidence() -> None:
     assert usage.bounded.exact
     assert usage.judged_by == "value"
     assert usage.samples == 12
+
+
+def test_samples_a_tenth_of_the_load_apart_are_dense_but_no_wider_ones() -> None:
+    # Eleven samples 6 s apart in 60 s are; 6.1 s apart, in a window of 60 s, they are not.
+    assert measured(of(sampled([0.5] * 11, every=6.0))["kv_cache.usage.mean"]).value == 0.5
+    wide = replace(sampled([0.5] * 11, every=6.1), duration_seconds=60.0)
+    assert no_data(of(wide)["kv_cache.usage.mean"]).reason.endswith("a gap of 6.10 s in 60 s")
 
 
 @pytest.mark.parametrize("count", [2, 9])

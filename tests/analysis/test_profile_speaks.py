@@ -79,6 +79,19 @@ def test_without_its_own_trace_the_late_rank_is_not_made_up() -> None:
     assert observed.waiting == pytest.approx(0.075)
 
 
+@pytest.mark.parametrize(("idle", "doubted"), [(0.05, False), (0.07, True)])
+def test_idle_time_with_work_submitted_is_doubted_from_a_twentieth_on(idle: float, doubted: bool) -> None:
+    # Less 1 % of the device's own pauses 4 or 6 % on each of two ranks, more than half of it with work in the queue.
+    shares = replace(SHARES, idle=idle, queued=0.035)
+    observed = observed_by_profile(profiled(*[figures(shares, rank=rank) for rank in range(2)]))
+    assert observed is not None
+    assert any("had its next work submitted already" in doubt for doubt in observed.distortions) == doubted
+    # Of which half had none it was the host's.
+    half = observed_by_profile(profiled(*[figures(replace(shares, queued=0.02), rank=rank) for rank in range(2)]))
+    assert half is not None
+    assert half.distortions == ()
+
+
 def test_more_work_on_one_rank_is_the_waiting_of_the_one_that_waits_most() -> None:
     longest = replace(SHARES, exposed=0.35, waiting=0.3)
     every = [

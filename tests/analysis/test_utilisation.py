@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import hand_facts as hand
 import pytest
 from made_windows import GOLDEN_GPU, around, deployment, engine, figures, moving, window
 
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.measure import Measurements, measure
 from pytest_llmroof.analysis.measurement import Measurement, NoData
+from pytest_llmroof.bounded import Bounded
+from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.telemetry.window import Histogram, Series
 
 
@@ -317,3 +320,19 @@ def test_unconfirmed_assumptions_show_what_they_would_change() -> None:
     assert by_assumption["weights = fp8 (assumed bf16)"] < 0.6 * mbu.value
     given = measured(measure(gather(window(load, seconds=6.5), deployment("llama-3.1-8b"), "decode")), "decode.mbu")
     assert given.alternatives == ()
+
+
+def test_what_would_narrow_an_interval_is_its_widest_part() -> None:
+    def settle(deployed: Deployment, **known: Bounded) -> str | None:
+        facts = hand.decoding(deployed, 0.02)
+        assert facts.decode is not None
+        decode = replace(facts.decode, **known)  # type: ignore[arg-type]
+        told = measured(measure(replace(facts, decode=decode)), "decode.mbu").settle
+        return None if told is None else str(told)
+
+    # Everything is known; but for the step's time; the context, which moves the cache; or which experts are read.
+    assert settle(hand.llama_8b()) is None
+    time, context = Bounded(0.02, 0.018, 0.022), Bounded(1480.0, 1000.0, 2000.0)
+    assert "how many microbatches are under way" in str(settle(hand.llama_8b(), step_seconds=time))
+    assert "one fixed length" in str(settle(hand.llama_8b(), context=context))
+    assert "how evenly tokens are routed to experts" in str(settle(hand.mixtral()))
