@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -43,6 +44,7 @@ def test_a_body_is_a_window(project: Any, server: Any, module: Any) -> None:
         "@LLMROOF\n@pytest.mark.llmroof_gate('decode.mbu >= 30%')\ndef test_fails():\n    drive(0.1)\n    assert 0\n"
         "@LLMROOF\n@pytest.mark.llmroof_gate('decode.mbu >= 30%')\ndef test_skips(): pytest.skip('no')\n"
     )
+    began = time.monotonic()
     run = project.run("--llmroof-record=kept")
     assert "2 failed, 1 passed, 1 skipped" in run.one_line
     words = {
@@ -52,7 +54,7 @@ def test_a_body_is_a_window(project: Any, server: Any, module: Any) -> None:
         "test_good": ["pass", "pass"], "test_bad": ["fail", "fail"], "test_fails": ["not judged"],
         "test_skips": ["not judged"],
     }  # fmt: skip
-    assert 0.4 <= run.windows["test_it.py::test_good"]["duration_seconds"] < 3
+    assert 0.4 <= run.windows["test_it.py::test_good"]["duration_seconds"] < time.monotonic() - began
     assert "llmroof: recorded kept/test_it/test_good" in run.text
     manifest = json.loads((project.path / "kept/test_it/test_good/recording.json").read_text())
     assert manifest["ended"] == "block"
@@ -74,7 +76,7 @@ def test_a_body_is_lengthened_to_its_mark_s_duration_only(project: Any, server: 
 def test_a_block_is_a_window(project: Any, server: Any, module: Any) -> None:
     module(
         "@LLMROOF\ndef test_it(llmroof):\n"
-        "    with llmroof.window(phase='decode') as window:\n        drive()\n"
+        "    with llmroof.window(phase='decode') as window:\n        drive(1.5)\n"
         "    window.check('decode.mbu >= 30%')\n"
         "    assert window['output.tokens_per_second'].value == pytest.approx(470, rel=0.3)\n"
         "    with llmroof.window(phase='decode') as second: drive(0.3)\n"
@@ -115,7 +117,9 @@ def test_an_open_window_is_not_read(project: Any, server: Any, module: Any) -> N
 def test_a_warm_up_and_requests_of_a_block(project: Any, server: Any, module: Any) -> None:
     module(
         "@LLMROOF\ndef test_warm(llmroof):\n"
+        "    began = time.monotonic()\n"
         "    with llmroof.window(warmup='0.3s') as window: drive(0.8)\n"
+        "    with open('took', 'w') as file: file.write(str(time.monotonic() - began))\n"
         "    window.check('decode.mbu >= 30%')\n"
         "@LLMROOF\ndef test_short(llmroof):\n"
         "    with llmroof.window(warmup='30s') as window: drive(0.1)\n"
@@ -127,7 +131,8 @@ def test_a_warm_up_and_requests_of_a_block(project: Any, server: Any, module: An
     run = project.run()
     words = {name.split("::")[1]: window["gates"][0]["verdict"] for name, window in run.windows.items()}
     assert words == {"test_warm": "pass", "test_short": "no data", "test_few": "no data"}
-    assert run.windows["test_it.py::test_warm::window 1"]["duration_seconds"] < 0.8
+    took = float((project.path / "took").read_text())
+    assert run.windows["test_it.py::test_warm::window 1"]["duration_seconds"] <= took - 0.3
     assert "the load ended within the warm-up of 30 s" in run.one_line
     assert "of the 1000 requests asked for" in run.one_line
 

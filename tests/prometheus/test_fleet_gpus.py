@@ -20,12 +20,12 @@ H100 = "NVIDIA H100 80GB HBM3"
 DEPLOYED = "gpu: h100\nmodel: llama-3.1-8b\ndeployment: {tensor_parallel: 2, weights: bf16}\n"
 
 
-def replicas(namespace: str, count: int, **labels: str) -> list[Replica]:
+def replicas(namespace: str, count: int, interval: float = INTERVAL, **labels: str) -> list[Replica]:
     return [
         replace(each, labels={**each.labels, "namespace": namespace, **{
             name: text.format(index) for name, text in labels.items()
         }})
-        for index, each in enumerate(fleet(LOAD, count, END, interval=INTERVAL))
+        for index, each in enumerate(fleet(LOAD, count, END, interval=interval))
     ]  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def pods(namespace: str, count: int, slow: int | None = None) -> Iterator[Sample
 
 def samples() -> Iterator[Sample]:
     for namespace, count in (("pods", 3), ("few", 8), ("many", 80)):
-        for replica in replicas(namespace, count):
+        for replica in replicas(namespace, count, interval=4 * INTERVAL if count > 8 else INTERVAL):
             yield from replica.series()
         yield from pods(namespace, count, slow=1)
     # Somebody else's GPUs in the same selector, busier than ours.
