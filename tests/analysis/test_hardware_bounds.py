@@ -21,10 +21,10 @@ BURST = (engine(gauges={"running": Series((0.0, 60.0), (0.0, 0.0))}),)
 LOADED = (engine(gauges={"running": Series((0.0, 60.0), (12.0, 12.0)), "waiting": Series((0.0, 60.0), (0.0, 0.0))}),)
 
 
-def over_the_window(busy: Busy | None, **values: float) -> Measurement:
+def over_the_window(busy: Busy | None, dram: float) -> Measurement:
     """Two averages over 30 s that cover a minute with a load of which only ``busy`` is known."""
     facts = decoding(llama_8b(), 0.0066, 16, 1000, engines=BURST)
-    window = watched(replace(facts.window, started=0.0), gpu(times=[30, 60], **values), averaging=30.0)
+    window = watched(replace(facts.window, started=0.0), gpu(times=[30, 60], dram=dram), averaging=30.0)
     found = measure(replace(facts, window=window, busy=busy))["hardware.mbu"]
     assert isinstance(found, Measurement), found
     return found
