@@ -73,7 +73,7 @@ def attribute_decode(facts: WindowFacts, observed: Observed | None = None) -> At
     parts = [
         *floor,
         prompts.floor,
-        *observed_parts(prompts.own_seconds, compute_seconds, observed),
+        *observed_parts(prompts.own_seconds, _computing(deployment, compute_seconds), observed),
         *(ceiling_parts(deployment, [*floor, prompts.floor]) if floor else ()),
         *communication_parts(mean_estimate(deployment, step_kinds(facts, decode)), observed),
         *_unknown_cache(facts, decode),
@@ -97,7 +97,7 @@ def attribute_prefill(facts: WindowFacts, observed: Observed | None = None) -> A
     ]
     parts = [
         *floor,
-        *observed_parts(total, prefill if compute else 0.0, observed),
+        *observed_parts(total, _computing(facts.deployment, prefill if compute else 0.0), observed),
         *ceiling_parts(facts.deployment, floor),
         *_prefill_communication(facts, observed),
     ]
@@ -156,7 +156,10 @@ def ceiling_parts(deployment: Deployment, floors: Iterable[Part]) -> list[Part]:
 
 
 def observed_parts(total: float, compute_seconds: float, observed: Observed | None) -> list[Part]:
-    """What was observed, as fractions of its own step applied to ``total`` seconds."""
+    """What was observed, as fractions of its own step applied to ``total`` seconds.
+
+    ``compute_seconds`` are those that kernels need for arithmetic at the clock of the peaks.
+    """
     if observed is None:
         return []
     parts = [
@@ -166,12 +169,19 @@ def observed_parts(total: float, compute_seconds: float, observed: Observed | No
         _seen("idle: between steps", observed.idle_between, "idle_between", total, observed),
     ]
     if observed.clock is not None and 0 < observed.clock < 1:
-        # Compute time at a lower clock is floor / clock; the part of it that the clock cost is the difference.
+        # At a lower clock they need 1 / clock as long; the part of it that the clock cost is the difference.
         cause: Cause = "kernel ceiling" if observed.clock_cause == "power" else "clock"
         lost = compute_seconds * (1 / observed.clock - 1)
         parts.append(Part(cause, lost, True, observed.source_of("clock")))
     parts.append(_seen("slow kernels", observed.slow_kernels, "slow_kernels", total, observed))
     return parts
+
+
+def _computing(deployment: Deployment, floor_seconds: float) -> float:
+    """What kernels need for arithmetic with this floor: a low clock slows what they do not reach, too."""
+    if deployment.accelerator is None:
+        return floor_seconds
+    return floor_seconds / reach(deployment.accelerator, deployment.compute)[0]
 
 
 def communication_parts(estimated: CommunicationEstimate | None, observed: Observed | None) -> list[Part]:

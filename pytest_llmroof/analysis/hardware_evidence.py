@@ -36,7 +36,10 @@ _WORDS: Final = {
 
 @dataclass(frozen=True)
 class Figures:
-    """Means over the GPUs that serve, by the names of the table; ``over`` is that of the engine's activity."""
+    """Means over the GPUs that serve, by the names of the table; ``over`` is that of the engine's activity.
+
+    Of the engine's activity the least, where all of them share each step.
+    """
 
     values: Mapping[str, float]
     over: Over | None
@@ -97,12 +100,19 @@ def figures(facts: WindowFacts) -> Figures | None:
             over, seen = "window" if whole else "load", common(known)
         elif whole:
             continue
-        values[name] = sum(reading.bounded.value for reading in known) / len(known)
+        told = [reading.bounded.value for reading in known]
+        # GPUs that share each step wait for the one that is idle, inside of their exchanges: engines seem active there.
+        values[name] = min(told) if name == "engine" and _share_steps(facts) else sum(told) / len(told)
     if over is None:
         return None
     if over == "load" and (link := _link(facts, gpus)) is not None:
         values["link"] = link
     return Figures(values, over, gpus[0].names.get("gr_engine", "GPU counters"), seen)
+
+
+def _share_steps(facts: WindowFacts) -> bool:
+    """Whether the GPUs that serve are the ranks of one replica, which begin and end each step together."""
+    return facts.deployment.replicas == 1 and facts.deployment.pipeline_parallel == 1
 
 
 def counters_missing(facts: WindowFacts, letters: tuple[str, ...]) -> Iterator[AnyAdvice]:

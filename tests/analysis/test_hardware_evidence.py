@@ -98,6 +98,21 @@ def test_planted_host_gaps_are_d() -> None:
     )
 
 
+def test_one_gpu_that_its_host_keeps_is_d_though_the_others_seem_active() -> None:
+    """Seven of eight wait for it inside of their exchanges: 55 % of its time is active, and each step is as long."""
+    base = decoding(TP8, 0.0262, engines=LOADED)
+    others = [gpu(index, gr_engine=0.98, sm_active=0.45, dram=0.21, tensor=0.03) for index in range(1, 8)]
+    late = gpu(0, gr_engine=0.55, sm_active=0.40, dram=0.21, tensor=0.03)
+    found, split = explained(seen(base, late, *others))
+    assert found.scenario == "D"
+    assert split.share("idle: between steps") == pytest.approx(0.45)
+    # Two replicas of four have steps of their own: the mean of all, 1 - (0.55 + 7 x 0.98) / 8 = 7.4 %.
+    two = replace(base, deployment=llama_70b(data_parallel=2))
+    observed = observed_by_counters(seen(two, late, *others))
+    assert observed is not None
+    assert observed.idle_between == pytest.approx(0.07375)
+
+
 def test_both_planted_stay_both() -> None:
     # 30 % idle, and 40 % of the step that is neither idle nor floor.
     found, split = explained(planted(gr_engine=0.70, sm_active=0.30, dram=0.21, tensor=0.03))
@@ -305,8 +320,10 @@ def test_heat_is_a_cause_of_its_own_with_what_to_do() -> None:
         gpu(gr_engine=0.99, tensor=0.4, sm_clock_hertz=1.281e9, changes={"throttle_reasons": {"thermal": 0.45}}),
     )
     found, split = explained(facts)
-    # Floor 50 %; at 70 % of the clock it takes 0.50 / 0.70 - 0.50 = 21.4 % longer.
-    assert split.share("clock") == pytest.approx(0.5 / 0.7 - 0.5, abs=1e-3)
+    # Floor 50 %, of which kernels reach 77.1 %: 64.9 %; at 70 % of the clock 0.649 / 0.70 - 0.649 = 27.8 % longer.
+    assert split.share("clock") == pytest.approx(0.5 / 0.771 * (1 / 0.7 - 1), abs=1e-3)
+    # The rest is the ceiling's: 0.649 - 0.5 = 14.9 %, and 100 - 50 - 27.8 - 14.9 = 7.3 % are left.
+    assert 1 - split.share("compute floor", "clock", "kernel ceiling") == pytest.approx(0.073, abs=2e-3)
     assert found.title == "the GPUs ran at a lowered clock"
     assert (found.scenario, found.confidence) == (None, "medium")
     assert found.remedies[0].title == "Cool the GPUs"
