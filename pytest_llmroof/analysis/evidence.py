@@ -69,7 +69,7 @@ def of_roofs(outcomes: Outcomes, attribution: Attribution | None, decode: bool) 
         interleaved = attribution.share("interleaved prefill") if attribution else 0.0
         if attribution is not None and interleaved >= _WORTH_SAYING:
             largest = interleaved == max(part.share for part in attribution.shares)
-            text = f"other requests' prefill is {share_text(interleaved)} of the step"
+            text = f"interleaved prefill is {share_text(interleaved)} of the step"
             yield Evidence("B", largest, text, "roofline")
         return
     mfu = measured(outcomes, "prefill.mfu")
@@ -213,12 +213,12 @@ def _unattributed(
     possible = open_letters(facts.deployment, observed)
     if rest < threshold("lost_share") or not set(possible) & set(letters):
         return
-    names = {"C": "other GPUs", "D": "the host", "F": "slow kernels"}
+    names = {"C": "waiting for other GPUs", "D": "waiting for the host", "F": "slow kernels"}
     *others, last = (names[letter] for letter in possible)
     if attribution.may_be("cache reads"):
         others, last = [*others, last], "what is read of the cache, since no context is known"
-    told = f"{', '.join(others)} or {last}" if others else last
-    known = "floor, kernel ceiling nor the communication to expect" if "C" in possible else "floor nor kernel ceiling"
+    told = f"{', '.join(others)}, or {last}" if others else last
+    known = "floor, kernel ceiling nor expected communication" if "C" in possible else "floor nor kernel ceiling"
     text = f"{share_text(rest)} of {_whole(attribution)} is neither {known}: {told}"
     source = "engine telemetry cannot tell which" if observed is None else f"{observed.source} does not tell which"
     yield Evidence(combined_name(possible), True, text, source)

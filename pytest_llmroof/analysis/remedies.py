@@ -16,7 +16,7 @@ from pytest_llmroof.analysis.attribution import Attribution, Cause
 from pytest_llmroof.analysis.diagnosis import Remedy
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.observed import Observed
-from pytest_llmroof.analysis.scenarios import Entry, scenarios
+from pytest_llmroof.analysis.scenarios import Entry, option_words, scenarios
 from pytest_llmroof.analysis.situation import Effect, Situation, upper_bound, worth
 from pytest_llmroof.analysis.vendors import vendor_of
 from pytest_llmroof.roofline.deployment import ELEMENT_BYTES, element_bytes
@@ -78,7 +78,7 @@ def _of_letter(letter: str, situation: Situation, *, bound: bool, doubted: bool)
             continue
         effect = EFFECTS[entry.effect](_bounded(situation, letter, entry) if bound else situation)
         if effect is not None and worth(effect):
-            detail = worded.detail.format(**effect.fill)
+            detail = worded.detail.format(**effect.fill, **option_words(situation.facts.window.kind))
             found.append(Remedy(worded.title, detail, effect.text + doubt, effect.metric, effect.low, effect.high))
     return found
 

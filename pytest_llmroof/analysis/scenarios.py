@@ -61,6 +61,11 @@ def scenarios() -> Mapping[str, Scenario]:
     return {letter: _scenario(letter, data[letter]) for letter in LETTERS}
 
 
+def option_words(engine: str) -> Mapping[str, str]:
+    """What an engine (by its key) calls the options that remedies name, as phrases to fill in."""
+    return {name: str(words.get(engine, words["other"])) for name, words in load("options.yaml").items()}
+
+
 def combined_name(letters: Iterable[str]) -> str:
     """``C``, or ``C or D`` where several stay possible (the first two; a diagnosis lists all as candidates)."""
     return " or ".join(sorted(letters)[:2])
@@ -95,6 +100,8 @@ def missing(letters: Iterable[str], have: Iterable[str] = (), vendor: str = NVID
 
 
 def _listed(parts: list[str]) -> str:
+    if any(" and " in part for part in parts):
+        return "; ".join(parts)
     *front, last = parts
     return f"{', '.join(front)} and {last}" if front else last
 

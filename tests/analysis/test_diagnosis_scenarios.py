@@ -82,7 +82,7 @@ def test_b_in_a_decode_step_where_others_prefill_is_its_largest_share() -> None:
     # 10.8 ms of decode and 14 ms of prefill in a step of 33 ms.
     found = diagnosed(decoding(llama_70b(), 0.033, interleaved=0.014, phase="mixed"), measured(decode__mbu=0.328))
     assert found.scenario == "B"
-    assert Evidence("B", True, "other requests' prefill is 42 % of the step", "roofline") in found.evidence
+    assert Evidence("B", True, "interleaved prefill is 42 % of the step", "roofline") in found.evidence
 
 
 def test_compute_bound_decode_is_a_regime_and_not_b() -> None:

@@ -31,6 +31,7 @@ from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.remedies import EFFECTS, remedies
 from pytest_llmroof.analysis.scenarios import LETTERS, scenarios
 from pytest_llmroof.analysis.situation import Situation, durations, numbers
+from pytest_llmroof.data import load
 from pytest_llmroof.roofline.catalogue import accelerator
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.roofline.models.figures import Figures
@@ -448,6 +449,23 @@ def test_e_slots_up_to_what_fits() -> None:
     # (72 GB - 16.06 GB) / (1 000 x 131 072 B) = 426 sequences; 16 ran.
     assert remedy.effect == "16 sequences at once toward 426 in each replica"
     assert "raise --max-num-seqs" in remedy.detail
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [("sglang", "ran: raise --max-running-requests."), ("a new engine", "ran: let the engine run more at once.")],
+)
+def test_options_are_those_of_the_engine(engine: str, words: str) -> None:
+    facts = saturated(waiting=(0, 5, 9, 12, 8), running=(0, 16, 16, 16, 16), kv_usage=(0, 0.1, 0.1, 0.1, 0.1))
+    facts = replace(facts, window=replace(facts.window, kind=engine))
+    assert of_admission(facts)["Allow more sequences at once"].detail.endswith(words)
+
+
+def test_every_option_that_engines_name_is_of_an_engine_and_is_used() -> None:
+    options = load("options.yaml")
+    assert all({"vllm", "other"} <= words.keys() <= {*load("engines.yaml"), "other"} for words in options.values())
+    said = str(load("scenarios.yaml")) + str(load("vendors.yaml"))
+    assert [name for name in options if f"{{{name}}}" not in said] == []
 
 
 def test_e_slots_are_worth_offering_where_a_tenth_more_fits() -> None:
