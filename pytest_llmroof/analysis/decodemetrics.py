@@ -57,6 +57,8 @@ def decode_metric(facts: WindowFacts, metric: str) -> Outcome:
 def _no_decode(facts: WindowFacts, metric: str) -> NoData:
     if observations(facts.window, "itl") is None:
         return not_exported(facts, metric, "histogram of inter-token latencies", "latency")
+    if any(engine.unusable.keys() & {"draft_steps", "accepted_tokens"} for engine in facts.window.engines):
+        return not_exported(facts, metric, "count of drafts, and so of the tokens in each output,", "latency")
     return NoData(metric, "no token was decoded in this window: every request had one output token", remedy("load"))
 
 

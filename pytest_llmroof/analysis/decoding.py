@@ -5,13 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from pytest_llmroof.analysis.busytime import is_bound
 from pytest_llmroof.analysis.facts import Busy
 from pytest_llmroof.analysis.thresholds import threshold
 from pytest_llmroof.analysis.tokens import Tokens, count_tokens, requests_at
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.telemetry.window import Engine, Window
+
+#: Decode steps that fill less of the busy time are not known to be all of them.
+_FILLED: Final = 0.5
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,8 @@ class ReplicaDecode:
 
 def pace_of(window: Window, engine: Engine, deployment: Deployment) -> Pace | None:
     """One replica's pace, None where it decoded nothing or nothing tells the time between outputs."""
+    if "itl_per_step" not in window.conventions and engine.unusable.keys() & {"draft_steps", "accepted_tokens"}:
+        return None  # how many tokens an output holds nobody knows
     tokens = count_tokens(window.only(engine))
     timing = _timing(window, engine, tokens)
     if timing is None:
@@ -135,6 +142,9 @@ def replica_decode(window: Window, pace: Pace, busy: Busy | None, prompt_steps: 
         basis = "batch = sequences in the engine's steps / steps"
     elif pace.steps and pace.engine.counters.get("decode_steps"):
         batch = _batch_by_outputs(window, pace, pace.steps)
+        if busy is not None and _unfilled(pace, pace.steps, busy):
+            # Prompts took most of the time, or series of steps were lost: then these were in more and smaller ones.
+            batch = Bounded(batch.value, min(batch.low, pace.sum_seconds / busy.seconds.high), batch.high)
         basis = "batch = outputs / decode steps"
     elif pace.steps and "tokens_at_finish" in window.conventions:
         batch = _batch_by_outputs(window, pace, pace.steps)
@@ -200,6 +210,12 @@ def _outputs(pace: Pace) -> Bounded:
     if generated is None or generated.exact or not generated.value:
         return Bounded.exactly(pace.outputs)
     return generated.scaled(pace.outputs / generated.value)
+
+
+def _unfilled(pace: Pace, steps: float, busy: Busy) -> bool:
+    """Whether steps that are counted, and not timed, fill less than half of the time that the engine was at work."""
+    timed = "decode_step_seconds" in pace.engine.counters
+    return not timed and not is_bound(busy) and steps * pace.output_seconds < _FILLED * busy.seconds.low
 
 
 def _batch_by_outputs(window: Window, pace: Pace, steps: float) -> Bounded:

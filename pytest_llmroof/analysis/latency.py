@@ -138,14 +138,21 @@ def _settle(facts: WindowFacts, base: str, histogram: Histogram, found: Quantile
 
 
 def _units(facts: WindowFacts, base: str) -> str:
-    if base == "itl" and facts.decode is not None:
-        return f"{grouped(facts.decode.steps)} steps, whose outputs are alike"
+    if base == "itl" and (steps := _independent(facts, base)) is not None:
+        least = "" if facts.decode is not None else "at least "
+        return f"{least}{grouped(steps)} steps, whose outputs are alike"
     return "the requests"
 
 
 def _independent(facts: WindowFacts, base: str) -> float | None:
     """Independent observations, where they are fewer than the count: outputs of one step take the same time."""
-    return facts.decode.steps if base == "itl" and facts.decode is not None else None
+    if base != "itl":
+        return None
+    if facts.decode is not None:
+        return facts.decode.steps
+    # All requests may have been in every step.
+    requests = max(observations(facts.window, "ttft") or 0.0, facts.finished_requests or 0.0)
+    return max(1.0, (observations(facts.window, "itl") or 0.0) / requests) if requests else 1.0
 
 
 def _single_token_outputs(facts: WindowFacts) -> float:

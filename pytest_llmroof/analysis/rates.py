@@ -89,9 +89,13 @@ def tokens_per_step(facts: WindowFacts, metric: str) -> Outcome:
     """Tokens that a sequence emits per verify step: one, and the accepted ones."""
     drafts, accepted = facts.window.counter("draft_steps"), facts.window.counter("accepted_tokens")
     lengths = gauge(facts.window, "accept_length", lambda values: sum(values) / len(values))
-    if drafts is None and lengths is not None and (seen := [value for value in lengths.values if value > 0]):
+    lost = any("draft_steps" in engine.unusable for engine in facts.window.engines)
+    seen = [value for value in lengths.values if value > 0] if lengths is not None and not lost else []
+    if drafts is None and seen:
         how = "the engine's own mean over its last log interval, mean of the samples"
-        return _exact(facts, metric, sum(seen) / len(seen), "count", how, len(seen), "accept_length")
+        measured = _exact(facts, metric, sum(seen) / len(seen), "count", how, len(seen), "accept_length")
+        bounded = Bounded(max(1.0, measured.value), 1.0, math.inf)
+        return replace(measured, bounded=bounded, settle="read a release that counts verify steps")
     if drafts is None or accepted is None:
         return not_exported(facts, metric, "count of drafts", "speculative")
     if not drafts:

@@ -18,7 +18,7 @@ from pytest_llmroof.telemetry.window import Unavailable, Window
 
 NO_CLOCK: Final = "the sources carry no clock, so the window's duration is not known"
 
-_TOKENS: Final = ("itl", "steps", "step_tokens", "prompt", "generation", "computed_length")
+_TOKENS: Final = ("itl", "steps", "step_tokens", "prompt", "generation", "computed_length", "draft", "accept")
 #: Beginnings of metrics' names, and of the quantities' that they rest on; tokens and steps for all others.
 _RESTS_ON: Final[dict[str, tuple[str, ...]]] = {
     **{name: (name,) for name in ("ttft", "tpot", "itl", "e2e", "queue", "running", "waiting", "preemptions")},

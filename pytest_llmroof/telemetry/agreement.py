@@ -31,7 +31,7 @@ def hold_together(found: Difference, earlier: Snapshot | None, later: Snapshot, 
             other = next((one for one in counted if one not in odd), next(one for one in counted if one != name))
             _take(found, name.partition(".")[0], f"{names[name]}, and {names[other]}: they do not agree")
     for begun, ended in engine.entry.get("begun", {}).items():
-        _begun(found, earlier, later, begun, ended, failed)
+        _begun(found, earlier, later, engine, (begun, ended), failed)
 
 
 def mark_lost(found: Difference, later: Snapshot, engine: EngineNames) -> None:
@@ -42,6 +42,18 @@ def mark_lost(found: Difference, later: Snapshot, engine: EngineNames) -> None:
         if quantity in fed and not _is_fed(later, quantity) and quantity not in found.unusable:
             problem = f"{_name_of(engine, quantity)} is not in the last scrape, though it must have been counted"
             _take(found, quantity, problem)
+
+
+def mark_split(found: Difference, earlier: Snapshot | None, later: Snapshot, engine: EngineNames) -> None:
+    """What has a series for each kind of requests: one with fewer of them than others on its page lost some."""
+    split = engine.entry.get("split", ())
+    for page, which in ((earlier, "first"), (later, "last")):
+        series = {quantity: page.series[quantity] for quantity in split if page and page.series.get(quantity)}
+        most = max(series.values(), default=0)
+        for quantity, count in series.items():
+            if count < most:
+                name = _name_of(engine, quantity)
+                _take(found, quantity, f"{name} has {count} series in the {which} scrape, others of its kind {most}")
 
 
 def _counted(found: Difference, later: Snapshot, group: list[str]) -> Iterator[tuple[str, float]]:
@@ -77,9 +89,14 @@ def _agree(one: float, other: float, slack: float) -> bool:
 
 
 def _begun(
-    found: Difference, earlier: Snapshot | None, later: Snapshot, begun: str, ended: str, failed: float
-) -> None:
-    """What is counted when a request begins differs from what is when it ends by those that are under way, at most."""
+    found: Difference, earlier: Snapshot | None, later: Snapshot, engine: EngineNames, pair: tuple[str, str],
+    failed: float,
+) -> None:  # fmt: skip
+    """What is counted when a request begins differs from what is when it ends by those that are under way, at most.
+
+    The latter is believed where others agree with it.
+    """
+    begun, ended = pair
     first, last = found.histograms.get(begun), found.histograms.get(ended)
     if first is None or last is None or not _is_fed(later, ended) or {begun, ended} & later.server_wide:
         return
@@ -92,7 +109,10 @@ def _begun(
         return
     under_way = f"with {before:.15g} requests under way before and {after:.15g} after"
     said = f"{_said(found, begun, first.count)}, and {_said(found, ended, last.count)} {under_way}: they do not agree"
-    for quantity in (begun, ended):
+    confirmed = any(
+        ended in group and len(dict(_counted(found, later, group))) > 1 for group in engine.entry.get("agree", ())
+    )
+    for quantity in (begun,) if confirmed else (begun, ended):
         _take(found, quantity, said)
 
 

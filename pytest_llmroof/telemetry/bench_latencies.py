@@ -79,4 +79,6 @@ def _stretch(found: Mapping[str, Summary], client: Client) -> float | None:
     if not e2e or not ttft or not piece or not client.completed or client.output_tokens is None:
         return None
     mean = client.output_tokens / client.completed
+    if mean < 1:
+        return None  # nobody completes a request without a token
     return max(1.0, (e2e - ttft) / (mean - 1) / piece) if mean > 1 else 1.0

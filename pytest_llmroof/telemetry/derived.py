@@ -24,6 +24,19 @@ def derive(found: Difference, later: Snapshot, engine: EngineNames) -> None:
             if value >= 0 and math.isfinite(value):
                 found.counters[quantity], found.names[quantity] = value, name
                 break
+        else:
+            lost = [part for rule in rules for part in _lost(found, rule)]
+            if lost:
+                found.without(quantity, found.unusable[lost[0]])
+
+
+def _lost(found: Difference, rule: Mapping[str, Any]) -> Iterator[str]:
+    """The parts for want of which a rule cannot be followed, where all that it needs was there once."""
+    needed = [rule[key] for key in ("from", "count_of", "plus_count_of") if key in rule]
+    parts = [*needed, *rule.get("plus", ()), *rule.get("less", ())]
+    needed += rule.get("less", ())[:1]
+    if all(part in found.counters or part in found.histograms or part in found.unusable for part in needed):
+        yield from (part for part in parts if part in found.unusable)
 
 
 def _tells(found: Difference, later: Snapshot, quantity: str) -> bool:

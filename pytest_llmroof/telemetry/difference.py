@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from pytest_llmroof.telemetry.agreement import hold_together, mark_lost
+from pytest_llmroof.telemetry.agreement import hold_together, mark_lost, mark_split
 from pytest_llmroof.telemetry.derived import derive
 from pytest_llmroof.telemetry.engines import EngineNames
 from pytest_llmroof.telemetry.feeding import is_unfed, same_requests
@@ -18,6 +18,11 @@ from pytest_llmroof.telemetry.window import Histogram
 SAME_START_SECONDS: Final = 1.0
 #: A page is not written at one instant: a sum may be apart from its buckets by this share.
 _TORN: Final = 0.02
+#: Series that appear with the first hit: whether there had been some before the window nothing tells.
+_HITS: Final = frozenset({"prefix_hits", "prompt_tokens_cached"})
+_COMPUTED: Final = "prompt_tokens_computed"
+#: So many prompts before the window, as a share of its hits, cannot have made much of them.
+_BEFORE: Final = 0.05
 
 
 @dataclass
@@ -81,6 +86,7 @@ def difference(earlier: Snapshot | None, later: Snapshot, engine: EngineNames) -
         _histogram(found, quantity, base, buckets)
     _finished(found, earlier, later, engine)
     mark_lost(found, later, engine)
+    mark_split(found, earlier, later, engine)
     hold_together(found, earlier, later, engine)
     _drop_what_is_off(found, later, engine)
     derive(found, later, engine)
@@ -119,9 +125,12 @@ def _counters(found: Difference, earlier: Snapshot | None, later: Snapshot, engi
                 found.without(quantity, _not_in_both(later.names[quantity]))
                 continue
             base = 0.0
-        elif not base and value and earlier is not None and not is_unfed(earlier, quantity, engine):
-            # Only its siblings are there, of other labels: the one that counts was lost.
+        elif value and earlier and _only_siblings(earlier, quantity) and not is_unfed(earlier, quantity, engine):
+            # Only series of other labels are there: the one that counts was lost.
             found.without(quantity, _not_in_both(later.names[quantity]))
+            continue
+        if value and not base and quantity in _HITS and _too_many_before(earlier, quantity, value):
+            found.without(quantity, f"{_not_in_both(later.names[quantity])}, and prompts had come before that")
             continue
         if value < base:
             fell = f"went from {base:.15g} down to {value:.15g}"
@@ -130,6 +139,19 @@ def _counters(found: Difference, earlier: Snapshot | None, later: Snapshot, engi
         if quantity in found.unusable:
             continue
         found.counters[quantity] = value - base
+
+
+def _only_siblings(earlier: Snapshot, quantity: str) -> bool:
+    """Whether a page holds a counter's name, though only with labels that do not count."""
+    return earlier.counters.get(quantity) == 0 and not earlier.series.get(quantity)
+
+
+def _too_many_before(earlier: Snapshot | None, quantity: str, value: float) -> bool:
+    """Whether hits that the first page lacks may have been counted before it: of no more tokens than had come."""
+    if earlier is None or earlier.series.get(quantity):
+        return False
+    came = max(earlier.counters.get(name, 0.0) for name in ("prompt_tokens", "finished_prompt_tokens", _COMPUTED))
+    return came > _BEFORE * value
 
 
 def _same_name(earlier: Snapshot, later: Snapshot, quantity: str) -> bool:

@@ -13,7 +13,7 @@ from pytest_llmroof.telemetry.quantities import COUNTERS, GAUGES, HISTOGRAMS
 _KEYS: Final = frozenset({
     "title", "versions", "prefixes", "labels", "conventions", "work", "counters", "histograms", "gauges", "finished",
     "derived", "zero_means_off", "facts", "unused", "unused_families", "absent_until_fed", "server_wide", "beside",
-    "records", "cannot", "from_start", "agree", "begun", "always",
+    "records", "cannot", "from_start", "agree", "begun", "always", "split",
 })  # fmt: skip
 _QUANTITIES: Final[Mapping[str, frozenset[str]]] = {"counters": COUNTERS, "histograms": HISTOGRAMS, "gauges": GAUGES}
 _NAME_KEYS: Final = frozenset({"name", "where", "scale", "part", "combine", "disabled", "whole", "times"})

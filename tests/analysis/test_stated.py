@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from benchmark_files import found, measured, missing, vllm_result, write
+from benchmark_files import detailed, found, measured, missing, vllm_result, write
 
 
 @pytest.mark.parametrize(("changes", "metric", "says"), [
@@ -34,3 +35,23 @@ def test_a_percentile_of_nobody_knows_how_many_requests(tmp_path: Path, complete
     write(tmp_path / "bench.json", vllm_result(completed=completed))
     bounded = found(measured(tmp_path), "ttft.p99").bounded
     assert (bounded.low, bounded.value, bounded.high) == (0.0, 0.4, float("inf"))
+
+
+def test_records_of_nobody_knows_how_many_requests_are_not_all(tmp_path: Path) -> None:
+    # Two quick requests of nobody knows how many: not the 400 ms that the tool states of all.
+    result = detailed([(0.05, [0.02, 0.02])] * 2)
+    write(tmp_path / "bench.json", {**result, "completed": "many"})
+    assert found(measured(tmp_path), "ttft.p99").value == 0.4
+
+
+def test_requests_without_a_token_have_no_time_between_them(tmp_path: Path) -> None:
+    stated: dict[str, Any] = {"load_summary": {"count": 10}, "failures": {"count": 0}, "successes": {
+        "count": 10, "latency": {"request_latency": {"mean": 2.0}, "time_to_first_token": {"mean": 0.1},
+                                 "time_per_output_token": {"mean": 0.01}},
+        "output_len": {"mean": 100}, "prompt_len": {"mean": 100},
+        "throughput": {"requests_per_sec": 1.0, "output_tokens_per_sec": 100.0}}}  # fmt: skip
+    write(tmp_path / "stage.json", stated)
+    assert found(measured(tmp_path), "tpot.mean").value == 0.01
+    stated["successes"]["output_len"]["mean"] = 0
+    write(tmp_path / "stage.json", stated)
+    assert missing(measured(tmp_path), "tpot.mean")

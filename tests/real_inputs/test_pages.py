@@ -32,6 +32,7 @@ def test_prompt_tokens_from_the_cache_are_not_computed(judge: Judge) -> None:
         f"vllm:prompt_tokens_total{{{ONE}}}": 737_000.0,
         f"vllm:prefix_cache_queries_total{{{ONE}}}": 737_000.0,
         f"vllm:prefix_cache_hits_total{{{ONE}}}": 414_931.0,
+        f"vllm:num_requests_running{{{ONE}}}": 0.0,
     }
     head = (
         "gpu: h100\n"
@@ -253,6 +254,9 @@ def test_a_servers_estimates_are_per_gpu_and_stand_beside(judge: Judge) -> None:
             f"vllm:estimated_flops_per_gpu_total{{{TWO}}}": done * 2.0e15,
             f"vllm:prompt_tokens_total{{{ONE}}}": done * 85_000,
             f"vllm:prompt_tokens_total{{{TWO}}}": done * 85_000,
+            f"vllm:num_requests_running{{{ONE}}}": 0.0,
+            f"vllm:num_requests_running{{{TWO}}}": 0.0,
+            **{f"vllm:prefix_cache_{what}_total{{{each}}}": 0.0 for what in ("queries", "hits") for each in (ONE, TWO)},
         }
 
     head = "gpu: h100\nmodel: llama-3.1-70b\ndeployment: {tensor_parallel: 4, weights: bf16, data_parallel: 2}"

@@ -100,9 +100,7 @@ def test_a_batch_that_no_steps_tell_lies_between_bounds(tmp_path: Path) -> None:
     (found,) = verdicts(tmp_path, ["decode.batch >= 15.9"])
     assert isinstance(found.outcome, Measurement)
     bounded = found.outcome.bounded
-    assert (bounded.value, bounded.low, bounded.high) == (
-        pytest.approx(12.8), pytest.approx(12.8, rel=0.01), pytest.approx(64)
-    )  # fmt: skip
+    assert [bounded.value, bounded.low, bounded.high] == pytest.approx([12.8, 12.8, 64], rel=0.01)
     assert (found.word, found.approximate) == ("fail", True)
 
 
