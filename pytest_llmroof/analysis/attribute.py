@@ -15,6 +15,7 @@ from pytest_llmroof.analysis.communication import CommunicationEstimate, communi
 from pytest_llmroof.analysis.constants import reach, threshold
 from pytest_llmroof.analysis.decodebounds import lacks_context
 from pytest_llmroof.analysis.facts import DecodeFacts, WindowFacts
+from pytest_llmroof.analysis.floors import decode_costs
 from pytest_llmroof.analysis.interleaved import prompts_in
 from pytest_llmroof.analysis.measurement import Impossible, Outcomes
 from pytest_llmroof.analysis.observed import Observed
@@ -204,14 +205,19 @@ def rest_part(deployment: Deployment, observed: Observed | None, floor_known: bo
 
 
 def _unknown_cache(facts: WindowFacts, decode: DecodeFacts) -> list[Part]:
-    """Where the context is not known, the most that the step reads of the cache: all of the memory but the weights."""
+    """Where the context is not known, the most that the step reads of the cache: all of the memory but the weights.
+
+    No more than sequences would hold that are all as long as the longest one ever, where that is told.
+    """
     gpu, cost = facts.deployment.accelerator, decode.cost
     if gpu is None or cost is None or decode.floor is None or not lacks_context(facts):
         return []
-    seconds, bandwidth = math.inf, gpu.memory_bandwidth_bytes_per_second
-    if gpu.memory_bytes is not None and bandwidth is not None:
+    held, bandwidth = math.inf, gpu.memory_bandwidth_bytes_per_second
+    if gpu.memory_bytes is not None:
         held = gpu.memory_bytes * cost.gpus - cost.weight_bytes
-        seconds = held / (bandwidth * cost.gpus * reach(gpu, "memory")[0])
+    if decode.context is not None:
+        held = min(held, decode_costs(facts.deployment, decode)["high"].kv_bytes - cost.kv_bytes)
+    seconds = held / (bandwidth * cost.gpus * reach(gpu, "memory")[0]) if bandwidth is not None else math.inf
     why = "what steps read of the cache: no context is known"
     return [Part("not attributed", seconds, False, why, frozenset({"cache reads"}))]
 

@@ -19,6 +19,7 @@ from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.measure import measure
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.observing import observe
+from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.telemetry.reading import read_window
 
 #: A profile that saw all of its steps' time.
@@ -92,6 +93,16 @@ def test_a_cache_of_unknown_size_is_no_slow_kernel() -> None:
     told = diagnose(facts, {}, found, "decode", observed=ALL_SEEN)
     assert told.candidates == ()
     assert any("the context of a sequence" in line for line in map(str, told.missing))
+
+
+def test_a_cache_is_no_fuller_than_of_sequences_as_long_as_the_longest() -> None:
+    """12.4 sequences of at most 2 000 tokens: 12.4 x 2 000 x 131 072 B over 0.860 x 3.35 TB/s = 1.13 ms of 9 ms."""
+    facts = without_context(0.009)
+    assert facts.decode is not None
+    longest = replace(facts.decode, context=Bounded(0.0, 0.0, 2000.0), only_longest="no context is measurable")
+    found = split(replace(facts, decode=longest), ALL_SEEN)
+    assert found.share("not attributed") == pytest.approx(1.128e-3 / 0.009, rel=2e-3)
+    assert found.share("slow kernels") == pytest.approx(1 - 0.02 - (0.004481 / 0.860 + 1.128e-3) / 0.009, abs=3e-3)
 
 
 def test_what_no_cache_could_take_is_slow_kernels_all_the_same() -> None:
