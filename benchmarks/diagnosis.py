@@ -30,14 +30,14 @@ from simulator.measured import Outcome, measured
 
 #: The most that a share may be off, and how many of the windows must be within that.
 POINTS, WITHIN = 0.03, 0.99
-COLUMNS = ("A", "B", "C", "D", "E", "F", "G", "several, right", "several, wrong", "several", "none", "failed")
+COLUMNS = ("A", "B", "C", "D", "E", "F", "G", "clock", "several, right", "several, wrong", "several", "none", "failed")
 
 
 def matrix(outcomes: Sequence[Outcome], kind: Evidence) -> str:
     """True scenarios by what was named."""
     counts: dict[str, Counter[str]] = {}
     for one in outcomes:
-        row = one.expected.letter or "no single one"
+        row = one.expected.letter or ("clock" if one.expected.heat else "no single one")
         counts.setdefault(row, Counter())[column(one.found[kind], one.expected.letter)] += 1
     seen = [name for name in COLUMNS if any(row[name] for row in counts.values())]
     lines = ["| true \\ named | " + " | ".join(seen) + " |", "|" + "---|" * (len(seen) + 1)]
@@ -68,6 +68,7 @@ def rows(outcomes: Sequence[Outcome]) -> list[Row]:
     typical = [one for one in asked if one.expected.told_by_profile]
     other = [one for one in asked if not one.expected.told_by_profile]
     told = [one for one in asked if one.expected.told_by_counters]
+    hot = [one for one in outcomes if one.expected.heat]
     apart = [one for one in asked if not one.expected.told_by_counters]
     every = [(one, kind) for one in outcomes for kind in EVIDENCE]
     return [
@@ -78,12 +79,13 @@ def rows(outcomes: Sequence[Outcome]) -> list[Row]:
             len(other),
         ),
         share("single causes named, with DCGM where its signals tell", *named(told, "dcgm"), 0.95),
+        share("clocks lowered by heat said, with DCGM", sum(one.found["dcgm"].clock for one in hot), len(hot), 0.95),
         none_of("true cause ruled out with DCGM, where it cannot tell", _ruled_out(apart, "dcgm"), len(apart)),
         none_of("true cause ruled out by telemetry alone", _ruled_out(asked, "telemetry"), len(asked)),
         none_of("contradicted with high confidence", sum(map(_contradicted, asked)), len(asked)),
         none_of(
             "named alone though under 7 % was lost to it, any evidence",
-            sum(bool(unfounded(one.found[kind].candidates, one.expected.lost)) for one, kind in every),
+            sum(bool(unfounded(one.found[kind].candidates, one.expected.lost_by(kind))) for one, kind in every),
             len(every),
         ),
         none_of(
@@ -157,8 +159,10 @@ def _wrong(one: Outcome, kind: Evidence, found: Found) -> Iterable[str]:
             yield "not named"
     elif truth.letter and ruled_out(found, truth.letter):
         yield "ruled out"
-    if unfounded(found.candidates, truth.lost):
+    if unfounded(found.candidates, truth.lost_by(kind)):
         yield f"unfounded: {truth.lost}"
+    if kind == "dcgm" and truth.heat and not found.clock:
+        yield f"a clock lowered by heat is not said: {truth.clock:.2f}"
     if unfounded(found.of_first_token, truth.lost_first):
         yield f"unfounded {found.of_first_token} of the time to first token: {truth.lost_first}"
     if kind == "profile" and truth.shares is not None:

@@ -52,7 +52,12 @@ def assessed(run: Run, files: Files, evidence: Evidence, folder: Path) -> Assess
     keys: dict[str, Any] = {
         "gpu": plan.gpu.name,
         "model": plan.net.name,
-        "deployment": {"tensor_parallel": plan.split, "data_parallel": 1, "weights": "bf16", "kv_cache": "bf16"},
+        "deployment": {
+            "tensor_parallel": plan.split,
+            "data_parallel": 1,
+            "weights": "fp8" if plan.net.matrix_bytes == 1 else "bf16",
+            "kv_cache": "fp8" if plan.net.cache_bytes == 1 else "bf16",
+        },
         "telemetry": files.of(evidence),
         "gates": ["output.tokens_per_second > 0"],
     }

@@ -103,6 +103,32 @@ class Counted:
         return self.of_finished(lambda one: one.cached)
 
     @cached_property
+    def finished_computed(self) -> Total:
+        return self.of_finished(lambda one: one.prompt - one.cached)
+
+    @cached_property
+    def finished_prefill_seconds(self) -> Total:
+        return self.of_finished(lambda one: (one.first or 0.0) - (one.scheduled or 0.0))
+
+    @cached_property
+    def finished_decode_seconds(self) -> Total:
+        return self.of_finished(lambda one: (one.last or 0.0) - (one.first or 0.0))
+
+    @cached_property
+    def passes(self) -> Total:
+        return self._steps(lambda step: 1.0)
+
+    @cached_property
+    def busy_slots(self) -> Total:
+        """Over all passes."""
+        return self._steps(lambda step: step.work.decodes + len(step.work.chunks))
+
+    def longest(self, moment: float) -> float:
+        """The most tokens that a sequence held until a moment."""
+        held = (one.prompt + bisect_right(one.times, moment) for one in self._started if (one.first or 0.0) <= moment)
+        return float(max(held, default=0))
+
+    @cached_property
     def prompt_tokens(self) -> Total:
         return self.of_started(lambda one: one.prompt)
 

@@ -30,6 +30,9 @@ WEIGHTS: Final[dict[Planted, int]] = {
 FLAVOURS: Final[dict[Flavour, int]] = {
     "vllm 0.25": 5, "vllm 0.8.5": 3, "sglang 0.5.20": 3, "sglang 0.4.8": 1, "trtllm 1.2": 1,
 }  # fmt: skip
+#: What is planted in a part of the windows in place of what was drawn, and how often.
+MORE: Final[dict[Planted, int]] = {"late work": 4, "late host": 3, "clock thermal": 3, "clock power": 1, "hidden": 4}
+MORE_OFTEN, EIGHT_BIT_OFTEN, LLAMACPP_OFTEN = 0.2, 0.2, 0.12
 COMMUNICATION_KINDS: Final[tuple[CommunicationKind, ...]] = ("latency", "bandwidth")
 IDLE_KINDS: Final[tuple[IdleKind, ...]] = ("within", "between")
 SLOW_KINDS: Final[tuple[SlowKind, ...]] = ("few multiprocessors", "all multiprocessors")
@@ -58,7 +61,11 @@ def draw(seed: int) -> Drawn:
     """The plan of a number."""
     random_ = random.Random(seed)
     planted = random_.choices([*WEIGHTS], [*WEIGHTS.values()])[0]
-    communicates = "C" in planted
+    # Of numbers of their own, so that all other windows stay what they were.
+    more = random.Random(f"{seed} more")
+    if more.random() < MORE_OFTEN:
+        planted = more.choices([*MORE], [*MORE.values()])[0]
+    communicates = "C" in planted or planted == "hidden" or planted.startswith("late")
     places = [place for place in PLACES if place[2] > 1] if communicates else PLACES
     gpu, net, split = random_.choice(places)
     plan = Plan(
@@ -76,10 +83,17 @@ def draw(seed: int) -> Drawn:
         profiler=random_.choice(("kineto", "kineto", "nsys")),
         frame=random_.choice(("whole", "steady")),
         traced_ranks=random_.choice((0, 0, 0, 0, 2)),
-        causes=_causes(random_, planted),
+        causes=_causes(random_, planted) if planted not in MORE else _more_causes(more, planted),
     )
+    if split == 1 and more.random() < LLAMACPP_OFTEN:
+        plan = replace(plan, flavour="llama.cpp")
+    if gpu.flops_8bit and more.random() < EIGHT_BIT_OFTEN:
+        health = replace(plan.health, reach_compute=more.uniform(*gpu.reach_8bit))
+        plan = replace(
+            plan, net=replace(net, matrix_bytes=1.0, cache_bytes=more.choice((1.0, 2.0))), health=health
+        )  # fmt: skip
     plan = replace(plan, separate=plan.flavour.startswith("sglang"))
-    if planted == "B" or (planted in ("C", "D", "F") and random_.random() < 0.2):
+    if planted == "B" or planted.startswith("clock") or (planted in ("C", "D", "F") and random_.random() < 0.2):
         return _prefill(plan, random_)
     if planted.startswith("E"):
         return _saturated(plan, random_)
@@ -112,6 +126,17 @@ def _causes(random_: random.Random, planted: Planted) -> Causes:
         idle_kind=random_.choice(IDLE_KINDS),
         slow_kind=random_.choice(SLOW_KINDS),
     )
+
+
+def _more_causes(random_: random.Random, planted: Planted) -> Causes:
+    if planted == "hidden":
+        return Causes(hidden=random_.uniform(0.2, 0.95))
+    if planted.startswith("clock"):
+        # Heat halves a clock, a power cap takes some of it.
+        thermal = planted == "clock thermal"
+        clock = random_.uniform(0.45, 0.9) if thermal else random_.uniform(0.75, 0.95)
+        return Causes(clock=clock, clock_cause="thermal" if thermal else "power")
+    return Causes(late=random_.uniform(0.05, 0.6), late_kind="work" if planted == "late work" else "host")
 
 
 def _room(plan: Plan) -> int:

@@ -12,6 +12,9 @@ from simulator.run import Run, Step
 HEALTHY, EXCHANGING, FEW = 0.93, 0.10, 0.25
 #: Traffic that no formula counts: activations, and what is read twice.
 BESIDE = 1.05
+#: MHz that nothing lowers, and the bits that say why a clock is low: heat (software), a power cap.
+BOOST = {"h100": 1980.0, "h200": 1980.0, "a100-80gb": 1410.0, "l40s": 2520.0}
+REASONS = {"thermal": 0x20, "power": 0x4}
 
 
 def pages(run: Run, moments: Sequence[float], zero: float) -> list[str]:
@@ -22,37 +25,50 @@ def pages(run: Run, moments: Sequence[float], zero: float) -> list[str]:
 def _page(run: Run, before: float, now: float, zero: float) -> str:
     plan = run.plan
     means = _Means(run, before, now)
-    few = FEW if plan.causes.slow_kind == "few multiprocessors" else HEALTHY
+    lines = [f"# scraped_at {zero + now:.6f}"]
+    gpus = [_values(run, means, index) for index in range(plan.split)]
+    for name in gpus[0]:
+        lines.append(f"# TYPE DCGM_FI_{name} gauge")
+        for index, values in enumerate(gpus):
+            wobble = 0 if name.startswith("DEV_") else 1 + 1e-3 * ((round(now * 10) * 7 + index) % 3 - 1)
+            lines.append(f"DCGM_FI_{name}{{{_labels(plan.gpu.product, index)}}} {values[name] * (wobble or 1):.6g}")
+    lines.append("# TYPE DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION counter")
+    energy = f"{1e6 + 4e5 * now:.0f}"
+    name = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
+    lines.extend(f"{name}{{{_labels(plan.gpu.product, index)}}} {energy}" for index in range(plan.split))
+    return "\n".join(lines) + "\n"
+
+
+def _values(run: Run, means: _Means, index: int) -> dict[str, float]:
+    """Of one GPU: while one has more to do the others exchange, and where its host keeps it, it alone is idle."""
+    plan, causes = run.plan, run.plan.causes
+    few = FEW if causes.slow_kind == "few multiprocessors" else HEALTHY
     memory = plan.gpu.bandwidth * plan.split
+    late = index == plan.late_rank
+
+    def exchanging(step: Step) -> float:
+        parts = step.parts
+        return parts.transport + parts.waiting + (0.0 if late else parts.late)
+
+    def working(step: Step) -> float:
+        return step.parts.kernels + step.parts.clock + (step.parts.late_work if late else 0.0)
+
     values = {
-        "PROF_GR_ENGINE_ACTIVE": means.share(lambda step: step.parts.work + step.parts.communication),
+        "PROF_GR_ENGINE_ACTIVE": means.share(lambda step: working(step) + step.parts.slow + exchanging(step)),
         "PROF_SM_ACTIVE": means.share(
-            lambda step: HEALTHY * step.parts.kernels + few * step.parts.slow + EXCHANGING * step.parts.communication
+            lambda step: HEALTHY * working(step) + few * step.parts.slow + EXCHANGING * exchanging(step)
         ),
         "PROF_DRAM_ACTIVE": means.share(lambda step: min(step.parts.work, BESIDE * step.parts.cost.memory / memory)),
         "PROF_PIPE_TENSOR_ACTIVE": means.share(lambda step: step.parts.floor.compute),
-        "DEV_SM_CLOCK": 1980.0
-        if plan.gpu.name in ("h100", "h200")
-        else 1410.0
-        if plan.gpu.name == "a100-80gb"
-        else 2520.0,
+        "DEV_SM_CLOCK": causes.clock * plan.gpu.clock / 1e6 if causes.clock < 1 else BOOST[plan.gpu.name],
+        "DEV_CLOCKS_EVENT_REASONS": float(REASONS[causes.clock_cause]) if causes.clock < 1 else 0.0,
         "DEV_GPU_UTIL": float(round(100 * means.share(lambda step: step.parts.total - step.parts.idle))),
         "DEV_POWER_USAGE": 120 + 400 * means.share(lambda step: step.parts.work),
     }
     head = "PCIE" if plan.gpu.pcie else "NVLINK"
     for way in ("TX", "RX"):
         values[f"PROF_{head}_{way}_BYTES"] = means.rate(lambda step: step.link_bytes)
-    lines = [f"# scraped_at {zero + now:.6f}"]
-    for name, value in values.items():
-        lines.append(f"# TYPE DCGM_FI_{name} gauge")
-        for index in range(plan.split):
-            wobble = 0 if name.startswith("DEV_") else 1 + 1e-3 * ((round(now * 10) * 7 + index) % 3 - 1)
-            lines.append(f"DCGM_FI_{name}{{{_labels(plan.gpu.product, index)}}} {value * (wobble or 1):.6g}")
-    lines.append("# TYPE DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION counter")
-    energy = f"{1e6 + 4e5 * now:.0f}"
-    name = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
-    lines.extend(f"{name}{{{_labels(plan.gpu.product, index)}}} {energy}" for index in range(plan.split))
-    return "\n".join(lines) + "\n"
+    return values
 
 
 class _Means:

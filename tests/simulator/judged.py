@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from simulator.run import Run
 from simulator.truth import (
+    LARGE,
+    LEAD,
     Shares,
     beside_decoding,
     busy_shares,
@@ -46,7 +48,8 @@ class Expected:
     ``told_by_counters``: whether a GPU's counters show this cause apart from its rivals. ``told_by_profile``: whether
     a profile's typical decode step is the window's. ``shares`` are those of the
     time that is attributed, None where it is not asked for; ``lost`` and ``lost_first`` are what each scenario took of
-    it, and of the time to first token.
+    it, and of the time to first token. ``clock`` is what a low clock took: only the GPUs' counters tell it from slow
+    kernels. ``heat``: whether that is to be said, as the counters tell that it was for heat.
     """
 
     family: str
@@ -56,6 +59,12 @@ class Expected:
     shares: Shares | None
     lost: Mapping[str, float]
     lost_first: Mapping[str, float]
+    clock: float = 0.0
+    heat: bool = False
+
+    def lost_by(self, kind: str) -> Mapping[str, float]:
+        """What is lost to each scenario as this kind of evidence can see it."""
+        return self.lost if kind == "dcgm" else {**self.lost, "F": self.lost["F"] + self.clock}
 
 
 def expected(run: Run) -> Expected:
@@ -71,12 +80,26 @@ def expected(run: Run) -> Expected:
         return Expected("window", "G" if idle > CLEARLY_IDLE else None, True, True, None, *lost)
     if planted.startswith("E"):
         queue = queue_share(run) or 0.0
-        told = run.plan.flavour != "sglang 0.4.8"  # exports neither the time in its queue nor that of prefill
+        # These export neither the time in their queue nor that of prefill.
+        told = run.plan.flavour not in ("sglang 0.4.8", "llama.cpp")
         return Expected("ttft", "E" if told and queue > CLEARLY_QUEUED else None, True, True, usable, *lost)
     family = "prefill" if prefill else "decode"
     typical = prefill or beside_decoding(run) <= UNSEEN
     letter = _of_prefill(run, shares) if prefill else _of_decode(run, shares)
-    return Expected(family, letter, _told_by_counters(run, shares, letter), typical, usable, *lost)
+    clock = shares.clock
+    if letter != "B" and clock >= LARGE / 3:
+        letter = None  # of a timeline alone, a low clock is slow kernels
+    # Asked for where the default gate is breached for sure; near the roof it is B all the same.
+    breached = prefill and (prefill_mfu(run) or 0.0) < 0.45 - CLEARLY_BELOW
+    heat = planted == "clock thermal" and breached and clock >= max(LARGE, LEAD * max(shares.lost.values()))
+    told = _told_by_counters(run, shares, letter)
+    return Expected(family, letter, told, typical and _ranks_told(run, letter), usable, *lost, clock, heat)
+
+
+def _ranks_told(run: Run, letter: str | None) -> bool:
+    """Whether the ranks that were profiled show for whom others wait: the late one is among them."""
+    late, traced = run.plan.late_rank, run.plan.traced_ranks
+    return letter not in ("C", "D") or late is None or not traced or late < traced
 
 
 def _of_decode(run: Run, shares: Shares) -> str | None:
@@ -98,6 +121,8 @@ def _of_prefill(run: Run, shares: Shares) -> str | None:
 
 def _told_by_counters(run: Run, shares: Shares, letter: str | None) -> bool:
     """Engines' activity shows idle time. On several GPUs exchanges and slow kernels look alike, but for busy links."""
+    if run.plan.late_rank is not None and letter in ("C", "D"):
+        return False
     if letter not in ("C", "F"):
         return True
     if run.plan.split == 1:
@@ -110,7 +135,7 @@ def _told_by_counters(run: Run, shares: Shares, letter: str | None) -> bool:
 class Found:
     """What the product said: of the family that is asked for, of the time to first token (the scenarios that it may
     be), and its split of the window's own time. ``floor_ends`` are the ends of what is known of its floor, over the
-    value; ``open_floor`` is the share that is said to be the floor of prompts or something else.
+    value; ``open_floor`` is the share that is said to be a floor or something else.
     """
 
     scenario: str | None
@@ -121,6 +146,7 @@ class Found:
     shares: Mapping[str, float] | None
     floor_ends: tuple[float, float]
     open_floor: float
+    clock: bool
     impossible: tuple[str, ...]
     failure: str | None
 
@@ -130,7 +156,7 @@ def column(found: Found, letter: str | None) -> str:
     if found.failure is not None:
         return "failed"
     if not found.candidates:
-        return "none"
+        return "clock" if found.clock else "none"
     if found.scenario is not None and " or " not in found.scenario:
         return found.scenario
     if letter is None:
@@ -166,7 +192,7 @@ def errors(found: Found, shares: Shares) -> dict[str, float]:
 def excused(found: Found, part: str, error: float) -> float:
     """The error beyond what is openly said not to be known: the interval of the floor, and what is not attributed.
 
-    What is too little of a part may be in the remainder (of the floor only in what is said to be prompts' maybe); what
+    What is too little of a part may be in the remainder (of the floor only in what is said to be one maybe); what
     is too much of the rest may be that remainder.
     """
     if found.shares is None:

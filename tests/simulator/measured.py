@@ -6,8 +6,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_llmroof.analysis.attribution import Attribution
 from pytest_llmroof.analysis.floors import decode_costs
 from pytest_llmroof.analysis.measurement import Impossible, Measurement
+from pytest_llmroof.analysis.scenarios import without_scenario
 from pytest_llmroof.gates.assessment import Assessment
 from pytest_llmroof.roofline.cost import floor
 from simulator.assessed import EVIDENCE, Evidence, assessed, write
@@ -56,10 +58,19 @@ def _ends(assessment: Assessment, family: str) -> tuple[float, float]:
     return floors["low"] / floors["value"], floors["high"] / floors["value"]
 
 
+def _open_floor(attribution: Attribution | None) -> float:
+    """What of the time is said to be a floor, or something else: that of prompts, or that of all the work."""
+    if attribution is None:
+        return 0.0
+    if not attribution.share("memory floor: weights", "memory floor: KV", "compute floor"):
+        return attribution.share("not attributed")
+    return sum(part.share for part in attribution.shares if part.maybe & {"prompts' floor", "cache reads"})
+
+
 def found_in(assessment: Assessment, truth: Expected) -> Found:
     """What an assessment says of the time that is asked for."""
     if assessment.failure is not None:
-        return Found(None, (), "low", "", (), None, (1.0, 1.0), 0.0, (), assessment.failure)
+        return Found(None, (), "low", "", (), None, (1.0, 1.0), 0.0, False, (), assessment.failure)
     diagnosis = assessment.diagnoses[truth.family]
     attribution = assessment.attribution
     own = attribution is not None and attribution.of == ("prefill" if truth.family == "prefill" else "decode step")
@@ -74,7 +85,8 @@ def found_in(assessment: Assessment, truth: Expected) -> Found:
         assessment.diagnoses["ttft"].candidates,
         shares if own else None,
         _ends(assessment, truth.family),
-        sum(part.share for part in attribution.shares if "prompts' floor" in part.maybe) if attribution else 0.0,
+        _open_floor(attribution),
+        diagnosis.title == without_scenario("clock"),
         tuple(name for name, outcome in assessment.outcomes.items() if isinstance(outcome, Impossible)),
         None,
     )

@@ -1,4 +1,7 @@
-"""Models as their published configurations describe them, in 16 bit: weights, cache and FLOPs from the layer shapes."""
+"""Models as their published configurations describe them: weights, cache and FLOPs from the layer shapes.
+
+In 16 bit; or with 8-bit matrices in the layers, the head and all else being left as they are, or an 8-bit cache.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,8 @@ class Net:
     vocabulary: int
     experts: int = 1
     chosen: int = 1
+    matrix_bytes: float = BYTES
+    cache_bytes: float = BYTES
 
     @property
     def attention_weights(self) -> float:
@@ -51,8 +56,9 @@ class Net:
 
     def weight_bytes(self, tokens: float) -> float:
         """Read once for a step that computes ``tokens``; two norms a layer and one at the end."""
-        layer = self.attention_weights + self.router_weights + self.experts_hit(tokens) * self.expert_weights
-        return BYTES * (self.layers * (layer + 2 * self.hidden) + self.hidden + self.head_weights)
+        matrices = self.attention_weights + self.experts_hit(tokens) * self.expert_weights
+        beside = self.layers * (self.router_weights + 2 * self.hidden) + self.hidden + self.head_weights
+        return self.matrix_bytes * self.layers * matrices + BYTES * beside
 
     @property
     def stored_bytes(self) -> float:
@@ -62,7 +68,7 @@ class Net:
     @property
     def kv_bytes(self) -> float:
         """Keys and values of one token."""
-        return BYTES * 2 * self.layers * self.kv_heads * self.head
+        return self.cache_bytes * 2 * self.layers * self.kv_heads * self.head
 
     @property
     def token_flops(self) -> float:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
-from simulator import gpu_page, sglang_page, trtllm_page, vllm_page
+from simulator import gpu_page, llamacpp_page, sglang_page, trtllm_page, vllm_page
 from simulator.counted import Counted
 from simulator.run import Run
 
 #: The run's beginning, Unix seconds.
 ZERO = 1_795_975_800.0
+PAGES: Final[dict[str, Callable[[Counted, float], str]]] = {
+    "vllm": vllm_page.page, "sglang": sglang_page.page, "trtllm": trtllm_page.page, "llama.cpp": llamacpp_page.page,
+}  # fmt: skip
 #: Scrapes of a window.
 MOST = 12
 
@@ -28,7 +33,7 @@ def write_engine(run: Run, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     counted = Counted(run)
     engine = run.plan.flavour.partition(" ")[0]
-    page = {"vllm": vllm_page.page, "sglang": sglang_page.page, "trtllm": trtllm_page.page}[engine]
+    page = PAGES[engine]
     for number, moment in enumerate(moments(run), 1):
         text = f"# scraped_at {ZERO + moment:.6f}\n# scrape_seconds 0.002000\n{page(counted, moment)}"
         (folder / f"{engine}.{number:06d}.prom").write_text(text, encoding="utf-8")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from simulator.gpus import Gpu
-from simulator.nets import Net
+from simulator.nets import BYTES, Net
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ class Cost:
     kv: float
     linear: float
     attention: float
+    eight_bit: bool = False
+    """Whether matrices are multiplied in 8 bit."""
 
     @property
     def memory(self) -> float:
@@ -72,6 +74,7 @@ def cost_of(net: Net, work: Work) -> Cost:
         kv=net.kv_bytes * (read + work.tokens),
         linear=net.token_flops * work.tokens + net.logit_flops * rows,
         attention=net.attention_flops(pairs),
+        eight_bit=net.matrix_bytes < BYTES,
     )
 
 
@@ -95,18 +98,26 @@ class Floor:
 def floor_of(gpu: Gpu, split: int, cost: Cost) -> Floor:
     """Everything divides evenly: these models have a key-value head at least for each GPU."""
     bandwidth = gpu.bandwidth * split
-    return Floor(cost.flops / (gpu.flops * split), cost.weights / bandwidth, cost.kv / bandwidth)
+    return Floor(cost.flops / (peak_of(gpu, cost) * split), cost.weights / bandwidth, cost.kv / bandwidth)
+
+
+def peak_of(gpu: Gpu, cost: Cost) -> float:
+    """The peak that a step is held against: of the precision of its matrices."""
+    return gpu.flops_8bit if cost.eight_bit and gpu.flops_8bit else gpu.flops
 
 
 def kernel_seconds(
-    gpu: Gpu, split: int, cost: Cost, reach_memory: float, reach_compute: float, reach_attention: float
-) -> float:
+    gpu: Gpu, split: int, cost: Cost, reach_memory: float, reach_compute: float, reach_attention: float,
+    clock: float = 1.0,
+) -> float:  # fmt: skip
     """What healthy kernels take: GEMMs and attention one after the other, each as fast as its own roof and reach let.
 
     So a step that is compute-bound in its GEMMs and memory-bound in its attention takes longer than its joint floor.
+    Attention computes in 16 bit. Arithmetic follows the ``clock``, memory does not.
     """
-    bandwidth, flops = gpu.bandwidth * split, gpu.flops * split
-    gemms = max(cost.weights / (bandwidth * reach_memory), cost.linear / (flops * reach_compute))
+    bandwidth, flops = gpu.bandwidth * split, gpu.flops * split * clock
+    peak = peak_of(gpu, cost) * split * clock
+    gemms = max(cost.weights / (bandwidth * reach_memory), cost.linear / (peak * reach_compute))
     attention = max(cost.kv / (bandwidth * reach_memory), cost.attention / (flops * reach_attention))
     return gemms + attention
 

@@ -11,9 +11,14 @@ from simulator.nets import Net
 CommunicationKind = Literal["latency", "bandwidth"]
 IdleKind = Literal["within", "between"]
 SlowKind = Literal["few multiprocessors", "all multiprocessors"]
-Flavour = Literal["vllm 0.8.5", "vllm 0.25", "sglang 0.4.8", "sglang 0.5.20", "trtllm 1.2"]
+LateKind = Literal["work", "host"]
+ClockCause = Literal["thermal", "power"]
+Flavour = Literal["vllm 0.8.5", "vllm 0.25", "sglang 0.4.8", "sglang 0.5.20", "trtllm 1.2", "llama.cpp"]
 Frame = Literal["whole", "steady"]
-Planted = Literal["A", "B", "C", "D", "E cache", "E slots", "E compute", "F", "G", "none", "CD", "CF", "DF"]
+Planted = Literal[
+    "A", "B", "C", "D", "E cache", "E slots", "E compute", "F", "G", "none", "CD", "CF", "DF",
+    "late work", "late host", "clock thermal", "clock power", "hidden",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,11 @@ class Health:
 
 @dataclass(frozen=True)
 class Causes:
-    """Planted losses, each as a share of a typical step; 0 where none is planted."""
+    """Planted losses, each as a share of a typical step; 0 where none is planted.
+
+    For a ``late`` rank all others wait: it has more work, or its host keeps it. ``clock`` is that of the GPUs over the
+    one at which their peaks hold. Exchanges that computation hides run for ``hidden`` of its time, and cost nothing.
+    """
 
     communication: float = 0.0
     idle: float = 0.0
@@ -43,6 +52,11 @@ class Causes:
     communication_kind: CommunicationKind = "latency"
     idle_kind: IdleKind = "within"
     slow_kind: SlowKind = "all multiprocessors"
+    late: float = 0.0
+    late_kind: LateKind = "work"
+    clock: float = 1.0
+    clock_cause: ClockCause = "thermal"
+    hidden: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -96,3 +110,8 @@ class Plan:
     """Whether a step computes prompts or decodes, never both: then decodes wait while prompts are computed."""
     traced_ranks: int = 0
     """Ranks that were profiled; 0: all of them."""
+
+    @property
+    def late_rank(self) -> int | None:
+        """The rank that the others wait for."""
+        return self.seed % self.split if self.causes.late else None

@@ -133,7 +133,7 @@ class _Engine:
         self.steps.append(
             Step(
                 start, end, work, parts, len(ready), len(decoding), tokens, first, running, waiting,
-                min(1.0, self.used / self.plan.cache), self.timer.link_bytes(work),
+                min(1.0, self.used / self.plan.cache), self.timer.link_bytes(work) + self.timer.hidden_bytes(parts),
             )
         )  # fmt: skip
         for one in [one for one in self.running if one.finished] if finished else ():

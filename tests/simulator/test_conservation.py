@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from simulator import sglang_page, trtllm_page, vllm_page
+from simulator import llamacpp_page, sglang_page, trtllm_page, vllm_page
 from simulator.bench_result import result
 from simulator.counted import Counted
 from simulator.draw import draw
@@ -85,6 +85,20 @@ def test_live_tokens_are_the_finished_ones_in_the_end() -> None:
     assert decoded == sum(one.output - 1 for one in run.requests)
     idle = value(text, "sglang:scheduler_idle_seconds_total")
     assert idle == pytest.approx(run.closed - sum(step.end - step.start for step in run.steps))
+
+
+def test_llama_server_counts_calls_live_and_tokens_at_the_end() -> None:
+    run = run_of(27, "llama.cpp", frame="whole", drafted=0)
+    text = llamacpp_page.page(Counted(run), run.closed)
+    assert value(text, "llamacpp:prompt_tokens_total") == sum(one.prompt - one.cached for one in run.requests)
+    assert value(text, "llamacpp:tokens_predicted_total") == sum(one.output for one in run.requests)
+    assert value(text, "llamacpp:n_decode_total") == len(run.steps)
+    slots = sum(step.work.decodes + len(step.work.chunks) for step in run.steps)
+    assert value(text, "llamacpp:n_busy_slots_per_decode") == pytest.approx(slots / len(run.steps))
+    assert value(text, "llamacpp:n_tokens_max") == max(one.prompt + one.output for one in run.requests)
+    begun = llamacpp_page.page(Counted(run), run.steps[0].end)
+    assert value(begun, "llamacpp:n_decode_total") == 1
+    assert value(begun, "llamacpp:tokens_predicted_total") == 0
 
 
 @pytest.mark.parametrize("seed", SEEDS)

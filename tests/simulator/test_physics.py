@@ -96,3 +96,29 @@ def test_planted_causes_take_their_share_of_a_typical_step(kind: str) -> None:
     assert parts.transport / parts.total == pytest.approx(0.3)
     assert parts.within / parts.total == pytest.approx(0.2)
     assert parts.total == pytest.approx(parts.kernels / 0.5)
+
+
+def test_eight_bit_matrices_leave_the_head_and_norms_as_they_are() -> None:
+    """32 layers of 218 103 808 weights in one byte; the head's 525 336 576 and 65 norms of 4 096 in two."""
+    net = replace(LLAMA_8B, matrix_bytes=1.0, cache_bytes=1.0)
+    cost = cost_of(net, Work(decodes=4, contexts=4000.0))
+    assert cost.weights == 32 * 218_103_808 + 2 * (525_336_576 + 65 * 4_096)
+    assert cost.kv == 131_072 / 2 * 4_004
+    assert floor_of(H100, 1, cost).compute == pytest.approx(cost.flops / 1979e12)
+
+
+def test_a_low_clock_slows_arithmetic_and_no_memory() -> None:
+    prompts, decodes = cost_of(LLAMA_8B, Work(chunks=((4096, 0),))), cost_of(LLAMA_8B, Work(4, 4000.0))
+    for cost, factor in ((prompts, 2.0), (decodes, 1.0)):
+        full, half = (kernel_seconds(H100, 1, cost, 0.85, 0.75, 0.6, clock) for clock in (1.0, 0.5))
+        assert half == pytest.approx(factor * full)
+
+
+def test_a_late_rank_takes_its_share_of_a_typical_step() -> None:
+    drawn = next(one for one in map(draw, range(200)) if one.plan.planted == "A" and one.plan.split > 1)
+    for kind in ("work", "host"):
+        causes = Causes(late=0.4, late_kind="work" if kind == "work" else "host")
+        plan = replace(drawn.plan, causes=causes, noise=0.0, health=replace(drawn.plan.health, skew=0.0))
+        parts = Timer(plan, drawn.typical).time(drawn.typical, random.Random(1))
+        assert parts.late / parts.total == pytest.approx(0.4)
+        assert (parts.late_work, parts.late_host).index(0.0) == (1 if kind == "work" else 0)

@@ -7,13 +7,18 @@ from itertools import pairwise
 from statistics import fmean
 
 import pytest
+from timelines import Work
 
 from simulator.draw import draw
-from simulator.plan import Causes, IdleKind
+from simulator.plan import Causes, IdleKind, LateKind
 from simulator.run import Run
 from simulator.scheduler import simulate
 from simulator.timeline import STEPS, profiled, ranks, totals
 from simulator.timing import StepTime
+
+
+def start_of(work: Work) -> int:
+    return work.start
 
 
 def run_of(split: int, kind: IdleKind) -> Run:
@@ -45,6 +50,39 @@ def test_shares_of_a_timeline_are_those_of_the_run(split: int, kind: IdleKind) -
     assert ends == pytest.approx([1e9 * whole] * split, rel=1e-3)
     idle = 1 - (fmean(exchanged) + fmean(worked)) / whole
     assert idle == pytest.approx(mean("idle") / whole, abs=0.005)
+
+
+@pytest.mark.parametrize("kind", ["work", "host"])
+def test_others_wait_for_a_late_rank(kind: LateKind) -> None:
+    """Its exchanges are the shortest, and the others' longer by what it is late."""
+    run = run_of(4, "between")
+    drawn = next(one for one in map(draw, range(400)) if one.plan.seed == run.plan.seed)
+    run = simulate(replace(run.plan, causes=Causes(late=0.3, late_kind=kind)), drawn.typical)
+    steps = profiled(run)
+    schedules = ranks(run, steps)
+    exchanged = [exchange for exchange, _ in totals(schedules)]
+    late = run.plan.late_rank
+    assert late is not None
+    assert exchanged.index(min(exchanged)) == late
+    others = fmean(one for rank, one in enumerate(exchanged) if rank != late)
+    assert others - exchanged[late] == pytest.approx(sum(step.parts.late for step in steps), rel=0.15)
+    ends = [max(one.end for one in schedule.work) for schedule in schedules]
+    assert ends == pytest.approx([1e9 * sum(step.parts.total for step in steps)] * 4, rel=1e-2)
+
+
+def test_hidden_exchanges_run_beside_the_work() -> None:
+    """On a stream of their own, and never outside of it."""
+    run = run_of(2, "between")
+    hidden = replace(run, plan=replace(run.plan, causes=Causes(hidden=0.6)))
+    for schedule in ranks(hidden, profiled(hidden)):
+        beside = [one for one in schedule.work if one.stream == 9]
+        kernels = [
+            one for one in schedule.work if one.stream == 7 and "Reduce" not in one.name and "reduce" not in one.name
+        ]
+        assert len(beside) == len(kernels)
+        inside = zip(sorted(beside, key=start_of), sorted(kernels, key=start_of), strict=True)
+        assert all(work.start <= one.start and one.end <= work.end for one, work in inside)
+        assert sum(one.end - one.start for one in beside) > 0.5 * sum(one.end - one.start for one in kernels)
 
 
 def test_nothing_runs_twice_at_once() -> None:

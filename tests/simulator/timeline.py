@@ -2,6 +2,8 @@
 
 A step is cut into pieces of work, each followed by an all-reduce where there are several ranks. Ranks work for unequal
 times; each waits for the last one, and then all transfer. Lengths are scaled so that a step lasts as long as it did.
+One rank may have more work in each piece, or begin its step late. Hidden exchanges run beside the work, on a stream of
+their own.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ STEPS = 10
 #: A launch's time from the host's call to the kernel's beginning, when the GPU waits for it.
 LAUNCH = 5 * MICROSECOND
 NANO = 1e9
+GATHER = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 
 def profiled(run: Run) -> tuple[Step, ...]:
@@ -63,6 +66,7 @@ class _Pieces:
         self.count = min(40, plan.net.layers)  # of a large model two layers a piece
         self.eager = plan.causes.idle > 0 and plan.causes.idle_kind == "within"
         prefill = bool(step.work.chunks)
+        self.hidden = plan.causes.hidden if plan.split > 1 else 0.0
         self.exchange = NCCL_ALL_REDUCE if prefill or plan.gpu.pcie else CUSTOM_ALL_REDUCE
         parts = step.parts
         self.transfer = _cut(parts.transport, self.count, random_, 0.1)
@@ -73,30 +77,41 @@ class _Pieces:
         slowest = sum(max(column) for column in zip(*worked, strict=True))
         scale = (parts.work + parts.waiting) / slowest
         self.work = [[one * scale for one in row] for row in worked]
+        self.late = plan.late_rank
+        if self.late is not None and parts.late_work:
+            # Where it is the last one in every piece, the others' unequal times are lost in its own.
+            row = self.work[self.late]
+            more = (parts.work + parts.waiting + parts.late_work - sum(row)) / self.count
+            self.work[self.late] = [one + more for one in row]
 
     def write(self, made: list[Schedule], at: int) -> int:
         """Add the step to the schedules from ``at`` on; where it ends. Nanoseconds."""
         begin = at
         start = at + round(self.step.parts.between * NANO)
+        lag = [round(self.step.parts.late_host * NANO) if rank == self.late else 0 for rank in range(len(made))]
+        beside: list[list[tuple[str, int, int]]] = [[] for _ in made]
         runs: list[list[tuple[str, int, int]]] = [[] for _ in made]
         launches: list[list[int]] = [[] for _ in made]
         at = start
         for piece in range(self.count):
             gap = round(self.pause[piece] * NANO)
-            starts = at + gap
-            arrive = [starts + max(1000, round(row[piece] * NANO)) for row in self.work]
+            began = [at + gap + (lag[rank] if not piece else 0) for rank in range(len(made))]
+            arrive = [one + max(1000, round(row[piece] * NANO)) for one, row in zip(began, self.work, strict=True)]
             at = meet = max(arrive)
             if len(made) > 1:
                 at = meet + max(1000, round(self.transfer[piece] * NANO))
             for rank in range(len(made)):
                 name = ATTENTION if piece % 4 == 1 else GEMM
+                starts = began[rank]
+                beside[rank].append((GATHER, starts, starts + round(self.hidden * (min(arrive) - max(began)))))
                 runs[rank].append((name, starts, arrive[rank]))
                 launches[rank].append(starts - min(gap, LAUNCH) if gap > 2000 else starts - LAUNCH)
                 if len(made) > 1:
                     runs[rank].append((self.exchange, arrive[rank], at))
                     launches[rank].append(starts - min(gap, LAUNCH) if gap > 2000 else starts - LAUNCH)
-        late = self.step.parts.between > 2e-6
         for rank, schedule in enumerate(made):
+            if self.hidden:
+                schedule.launch(begin - 290 * MICROSECOND, beside[rank], stream=9)
             if self.eager:
                 first = min(launches[rank][0], start - 1000)
                 schedule.step(first - 1000, max(launches[rank][-1] + 6000, at - 3000), self._name)
@@ -104,7 +119,8 @@ class _Pieces:
                     schedule.launch(submitted, [one])
                 continue
             # One replay, submitted while the step before still runs where the host is quick.
-            submitted = start - LAUNCH if late else begin - 300 * MICROSECOND
+            late = self.step.parts.between > 2e-6 or lag[rank] > 0
+            submitted = start + lag[rank] - LAUNCH if late else begin - 300 * MICROSECOND
             schedule.step(
                 submitted - 50 * MICROSECOND if not late else max(begin, submitted - 50_000),
                 submitted + 20 * MICROSECOND,

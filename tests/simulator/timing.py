@@ -19,7 +19,8 @@ LAST = {1: 0.0, 2: 0.5642, 4: 1.0294, 8: 1.4236}
 class StepTime:
     """Seconds, but for ``cost``. ``floor`` is that of all work together, ``decode_floor`` of the decodes alone.
 
-    ``kernels`` are what healthy ones take, ``slow`` what is beyond that; ``waiting`` is for the last rank.
+    ``kernels`` are what healthy ones take, ``slow`` what is beyond that, ``clock`` what a low one costs; ``waiting`` is
+    for the last rank, ``late_work`` and ``late_host`` for one that has more to do or is kept by its host.
     """
 
     cost: Cost
@@ -31,18 +32,27 @@ class StepTime:
     waiting: float
     within: float
     between: float
+    clock: float = 0.0
+    late_work: float = 0.0
+    late_host: float = 0.0
 
     @property
     def work(self) -> float:
-        return self.kernels + self.slow
+        return self.kernels + self.slow + self.clock
+
+    @property
+    def late(self) -> float:
+        return self.late_work + self.late_host
 
     @property
     def communication(self) -> float:
-        return self.transport + self.waiting
+        """Exchanges and waiting in them: better balance helps against the latter, as against a host that is late."""
+        return self.transport + self.waiting + self.late_work
 
     @property
     def idle(self) -> float:
-        return self.within + self.between
+        """For want of the host: where it keeps one rank all lose what that one is idle."""
+        return self.within + self.between + self.late_host
 
     @cached_property
     def total(self) -> float:
@@ -55,10 +65,10 @@ class Timer:
     def __init__(self, plan: Plan, typical: Work) -> None:
         self.plan = plan
         health, causes = plan.health, plan.causes
-        kernels = self._kernels(cost_of(plan.net, typical))
+        kernels = self._kernels(cost_of(plan.net, typical), causes.clock)
         natural = self._transport(typical, health.latency, plan.gpu.link * health.link)
         between = health.between * kernels
-        planted = causes.communication + causes.idle + causes.slow
+        planted = causes.communication + causes.idle + causes.slow + causes.late
         rest = kernels
         rest += 0.0 if causes.communication else natural
         rest += 0.0 if causes.idle else between
@@ -70,6 +80,7 @@ class Timer:
             self.idle_between = causes.idle * total
         elif causes.idle:
             self.idle_between = 0.0
+        self.late = causes.late * total
         self.latency, self.bandwidth = health.latency, plan.gpu.link * health.link
         if causes.communication and plan.split > 1:
             self._slow_links(typical, causes.communication * total)
@@ -79,9 +90,12 @@ class Timer:
         plan = self.plan
         cost = cost_of(plan.net, work)
         alone = cost if not work.chunks else cost_of(plan.net, work.decode_only)
-        kernels = self._kernels(cost) * _around(random_, plan.noise)
+        noise = _around(random_, plan.noise)
+        kernels = self._kernels(cost) * noise
+        clock = self._kernels(cost, plan.causes.clock) * noise - kernels
         slow = kernels * self.slowness
         waiting = (kernels + slow) * plan.health.skew * LAST[plan.split]
+        late = self.late * _around(random_, 2 * plan.noise) if self.late else 0.0
         return StepTime(
             cost=cost,
             floor=floor_of(plan.gpu, plan.split, cost),
@@ -92,12 +106,19 @@ class Timer:
             waiting=waiting,
             within=self.idle_within * _around(random_, 2 * plan.noise),
             between=self.idle_between * _around(random_, 2 * plan.noise),
+            clock=clock,
+            late_work=late if plan.causes.late_kind == "work" else 0.0,
+            late_host=late if plan.causes.late_kind == "host" else 0.0,
         )
 
     def link_bytes(self, work: Work) -> float:
-        """What each GPU sends in a step."""
+        """What each GPU sends in a step, in exchanges that it waits for."""
         split = self.plan.split
         return 0.0 if split == 1 else 2 * (split - 1) / split * self._size(work) * self._count
+
+    def hidden_bytes(self, parts: StepTime) -> float:
+        """What it sends beside computing."""
+        return self.plan.causes.hidden * parts.work * self.bandwidth
 
     @property
     def _count(self) -> int:
@@ -107,10 +128,10 @@ class Timer:
     def _size(self, work: Work) -> float:
         return work.tokens * self.plan.net.hidden * BYTES
 
-    def _kernels(self, cost: Cost) -> float:
+    def _kernels(self, cost: Cost, clock: float = 1.0) -> float:
         plan, health = self.plan, self.plan.health
         large = kernel_seconds(
-            plan.gpu, plan.split, cost, health.reach_memory, health.reach_compute, health.reach_attention
+            plan.gpu, plan.split, cost, health.reach_memory, health.reach_compute, health.reach_attention, clock
         )
         return large * (1 + health.small)
 

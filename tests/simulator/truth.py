@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 
+from simulator.physics import peak_of
 from simulator.run import Run, Step
 
 #: A lost share from which on a cause is large enough to be asked for, and how many times the next one it must be.
@@ -22,7 +23,8 @@ LEAD = 1.5
 @dataclass(frozen=True)
 class Shares:
     """Fractions of the time; they add up to 1. ``beyond`` is work beyond the floor: ``ceiling``, what healthy kernels
-    cannot reach, and ``slow``. ``interleaved`` is what prompts add to the floor of decode steps.
+    cannot reach, ``clock``, what a low one costs, and ``slow``. ``interleaved`` is what prompts add to the floor
+    of decode steps.
     """
 
     seconds: float
@@ -33,10 +35,11 @@ class Shares:
     communication: float
     idle: float
     memory_bound: bool
+    clock: float = 0.0
 
     @property
     def beyond(self) -> float:
-        return self.ceiling + self.slow
+        return self.ceiling + self.slow + self.clock
 
     @property
     def lost(self) -> dict[str, float]:
@@ -67,6 +70,7 @@ def decode_shares(run: Run) -> Shares | None:
         joint=total(lambda step: step.parts.floor.seconds),
         kernels=total(lambda step: step.parts.kernels),
         slow=total(lambda step: step.parts.slow),
+        clock=total(lambda step: step.parts.clock),
         communication=total(lambda step: step.parts.communication),
         idle=total(lambda step: step.parts.idle),
         memory_bound=total(lambda step: step.parts.floor.memory - step.parts.floor.compute) > 0,
@@ -90,6 +94,7 @@ def busy_shares(run: Run) -> Shares | None:
         joint=joint,
         kernels=total(lambda step: step.parts.kernels),
         slow=total(lambda step: step.parts.slow),
+        clock=total(lambda step: step.parts.clock),
         communication=total(lambda step: step.parts.communication),
         idle=total(lambda step: step.parts.idle),
         memory_bound=total(lambda step: step.parts.floor.memory - step.parts.floor.compute) > 0,
@@ -97,8 +102,8 @@ def busy_shares(run: Run) -> Shares | None:
 
 
 def _shares(
-    *, seconds: float, whole: float, floor: float, joint: float, kernels: float, slow: float, communication: float,
-    idle: float, memory_bound: bool,
+    *, seconds: float, whole: float, floor: float, joint: float, kernels: float, slow: float, clock: float,
+    communication: float, idle: float, memory_bound: bool,
 ) -> Shares:  # fmt: skip
     return Shares(
         seconds=seconds,
@@ -106,6 +111,7 @@ def _shares(
         interleaved=(joint - floor) / whole,
         ceiling=(kernels - joint) / whole,
         slow=slow / whole,
+        clock=clock / whole,
         communication=communication / whole,
         idle=idle / whole,
         memory_bound=memory_bound,
@@ -138,8 +144,8 @@ def prefill_mfu(run: Run) -> float | None:
     if found is None:
         return None
     plan = run.plan
-    flops = sum(step.parts.cost.linear for step in run.window)
-    return flops / (plan.gpu.flops * plan.split * found.seconds)
+    flops = sum(step.parts.cost.linear / peak_of(plan.gpu, step.parts.cost) for step in run.window)
+    return flops / (plan.split * found.seconds)
 
 
 def queue_share(run: Run) -> float | None:
