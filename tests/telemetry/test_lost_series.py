@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from engine_pages import Page, dynamo, llamacpp, lmdeploy, sglang, trtllm
+from engine_pages import Page, dynamo, llamacpp, lmdeploy, sglang, tgi, trtllm
 from engine_pages import write as write_engine
 from vllm_pages import write_pages
 
@@ -151,6 +151,7 @@ def test_rules_of_what_feeds_what_name_quantities_that_there_are() -> None:
     (sglang, "sglang.launch_server ... --speculative-algorithm"),
     (lmdeploy, "lmdeploy serve api_server ... --backend pytorch --speculative-algorithm"),
     (dynamo, "start the server with speculative decoding, or leave the gate out"),
+    (tgi, "leave the gate out"),  # it counts no drafts
 ])  # fmt: skip
 def test_a_remedy_speaks_the_engine_s_own_words(tmp_path: Path, engine: Page, says: str) -> None:
     write_engine(tmp_path, engine)
