@@ -44,7 +44,7 @@ def gather(
 
     ``profile`` is what profilers recorded of it; where no tokens were counted, its steps tell the phase.
     """
-    window = _known_of_all(window)
+    window = known_of_all(window)
     deployment = _with_replicas(deployment, window)
     # A load generator's result alone: no engine tells anything.
     client = window.client if not window.engines else None
@@ -107,7 +107,7 @@ def _timed_apart(window: Window, decode: DecodeFacts) -> bool:
     return decode.apart or ("decode_steps_apart" in window.conventions and "decode_step_seconds" in decode.quantities)
 
 
-def _known_of_all(window: Window) -> Window:
+def known_of_all(window: Window) -> Window:
     """The window without the quantities that one of its engines gave, but damaged: sums would lack its part."""
     unusable = {quantity for engine in window.engines for quantity in engine.unusable}
     if not unusable:

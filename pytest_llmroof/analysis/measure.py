@@ -17,6 +17,7 @@ from pytest_llmroof.analysis.decodemetrics import decode_metric
 from pytest_llmroof.analysis.devices import degree_confirmed
 from pytest_llmroof.analysis.estimated import estimator_checks
 from pytest_llmroof.analysis.facts import WindowFacts
+from pytest_llmroof.analysis.fronts import at_servers
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.gaugestats import GAUGES, gauge_statistic
 from pytest_llmroof.analysis.hardwaremetrics import HARDWARE, hardware_metric
@@ -179,7 +180,7 @@ def _of_both(facts: WindowFacts, name: str) -> Outcome:
     """A metric as the one of server and client has it who is judged, with the other's view beside it."""
     client = facts.window.client
     if client is None:
-        return _seen_by(_measure(facts, name), "server", name)
+        return _seen_by(at_servers(facts, name, _measure), "server", name)
     told = client_metric(facts, client, name)
     seen = None if told is None else _seen_by(told, "client", name)
     family = name.partition("(")[0].partition(".")[0]
@@ -191,7 +192,7 @@ def _of_both(facts: WindowFacts, name: str) -> Outcome:
             reason = f"{source_of(client)} does not see the engine's steps, nor how much of the prompts was cached"
             return all_failed(client, name) or NoData(name, reason, remedy("server"))
         return _seen_by(_measure(facts, name), "client", name)
-    served = _seen_by(_measure(facts, name), "server", name)
+    served = _seen_by(at_servers(facts, name, _measure), "server", name)
     if seen is None or (family in ("output", "input", "requests_per_second") and belongs(facts.window) is False):
         return served
     if family in _CLIENTS and (nothing := all_failed(client, name)) is not None and name != "errors.rate":

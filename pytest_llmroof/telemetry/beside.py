@@ -3,38 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.assembly import Servers, engines_of
 from pytest_llmroof.telemetry.clock import Clock, clock_of
 from pytest_llmroof.telemetry.engines import EngineNames
 from pytest_llmroof.telemetry.scrapes import Scrape, in_order, restarts
-from pytest_llmroof.telemetry.window import Engine, Histogram, merged
+from pytest_llmroof.telemetry.window import Engine, Front, Histogram, merged
+
+#: Counts of requests, which are one account: never some of the engine's and some of another's.
+_REQUESTS: Final = frozenset({"requests_finished", "requests_succeeded", "requests_aborted", "requests_errored"})
+
+
+@dataclass
+class Joined:
+    """Engines with what stands beside them, the frontend among that, and the scrapes that were used for it."""
+
+    engines: list[Engine]
+    front: Front | None = None
+    used: list[Scrape] = field(default_factory=list)
+
+    def join(self, kind: EngineNames, whole: Engine) -> None:
+        """Join one kind of what stands beside: everything of it as one."""
+        prefer = frozenset((kind.beside or {}).get("prefer", ()))
+        if "errors" in prefer:
+            self.front = Front(whole, tuple(self.engines), prefer)
+        self.engines = filled(self.engines, kind, whole)
 
 
 def join_beside(
     found: Sequence[Engine], servers: Servers, engine: EngineNames, clock: Clock, since_start: bool, said: list[str]
-) -> tuple[list[Engine], list[Scrape]]:
-    """The engines with what stands beside them, and the scrapes that were used for it.
+) -> Joined:
+    """The engines with what stands beside them, on pages of its own or on theirs.
 
     What an engine lacks is filled in, and a few quantities are preferred to its own (data/engines.yaml says which).
     Figures of all that stands beside belong to all engines in equal parts, as nothing tells whose they are.
     """
-    engines = list(found)
-    used: list[Scrape] = []
-    scraped = [scrape.engine for scrapes in servers.values() for scrape in scrapes if scrape.engine is not None]
+    joined = Joined(list(found))
+    everything = {server: with_parts(scrapes) for server, scrapes in servers.items()}
+    scraped = [scrape.engine for scrapes in everything.values() for scrape in scrapes if scrape.engine is not None]
     kinds = {one.key: one for one in scraped if one.beside is not None and one is not engine}
     for kind in kinds.values():
         theirs: dict[str, list[Scrape]] = {}
-        for server, scrapes in servers.items():
+        for server, scrapes in everything.items():
             if of_kind := [scrape for scrape in scrapes if scrape.engine is kind]:
                 theirs[server] = of_kind
-        whole = _whole(kind, theirs, engines, clock, since_start, said)
+        whole = _whole(kind, theirs, found, clock, since_start, said)
         if whole is not None:
-            engines = filled(engines, kind, whole)
-            used.extend(scrape for scrapes in theirs.values() for scrape in scrapes)
-    return engines, used
+            joined.join(kind, whole)
+            joined.used.extend(scrape for scrapes in theirs.values() for scrape in scrapes)
+    return joined
+
+
+def with_parts(scrapes: Sequence[Scrape]) -> list[Scrape]:
+    """Scrapes, and what of each page is not its engine's."""
+    return [one for scrape in scrapes for one in (scrape, *scrape.parts)]
 
 
 def _whole(
@@ -128,14 +153,18 @@ def _filled(engine: Engine, kind: EngineNames, whole: Engine, index: int, engine
     prefer = set((kind.beside or {}).get("prefer", ()))
     share = 1 / engines
 
+    counts_requests = bool(engine.finished) or not _REQUESTS.isdisjoint(engine.counters)
+
     def fills(quantity: str, own: Mapping[str, object]) -> bool:
+        if quantity in _REQUESTS and counts_requests:
+            return False
         return quantity not in own or quantity in prefer
 
     counters = {name: value * share for name, value in whole.counters.items() if fills(name, engine.counters)}
     histograms = {name: _part(one, share) for name, one in whole.histograms.items() if fills(name, engine.histograms)}
     # Gauges are one whole's: they stand at the first engine, beside which no other has them.
     gauges = {name: one for name, one in whole.gauges.items() if index == 0 and name not in engine.gauges}
-    finished = {} if engine.finished or "requests_finished" in engine.counters else whole.finished
+    finished = {} if counts_requests else whole.finished
     taken = {*counters, *histograms, *gauges}
     by_reason = {"requests_finished"} if finished else set()
     return replace(

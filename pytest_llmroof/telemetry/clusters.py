@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_llmroof.errors import SourceError
-from pytest_llmroof.telemetry.beside import as_one, filled
+from pytest_llmroof.telemetry.beside import Joined, as_one
 from pytest_llmroof.telemetry.doubles import without_doubles
 from pytest_llmroof.telemetry.fleet import ASKED, Key, with_names
 from pytest_llmroof.telemetry.fleetgpus import device_names
@@ -121,9 +121,12 @@ def _with_beside(window: Window, reads: Sequence[Read]) -> Window:
     if apart > 2 * max(whole.interval, whole.step) + window.clock_error_seconds + theirs.clock_error_seconds:
         note = f"{kind.title} was not there for all of the window: its figures are left out"
         return replace(window, notes=(*window.notes, *said, note))
+    joined = Joined(list(window.engines), window.front)
+    joined.join(kind, one)
     return replace(
         window,
-        engines=tuple(filled(window.engines, kind, one)),
+        engines=tuple(joined.engines),
+        front=joined.front,
         # What it counted lies between scrapes of its own: the window is known to the difference of both only.
         clock_error_seconds=max(window.clock_error_seconds, apart),
         notes=(*window.notes, *theirs.notes, *left_out),

@@ -17,7 +17,9 @@ _KEYS: Final = frozenset({
 })  # fmt: skip
 _QUANTITIES: Final[Mapping[str, frozenset[str]]] = {"counters": COUNTERS, "histograms": HISTOGRAMS, "gauges": GAUGES}
 _NAME_KEYS: Final = frozenset({"name", "where", "scale", "part", "combine", "disabled", "whole", "times"})
-_LABEL_ROLES: Final = frozenset({"model", "rank", "replica", "process", "repeats"})
+_LABEL_ROLES: Final = frozenset({
+    "model", "rank", "replica", "process", "repeats", "own", "tensor_ranks", "pipeline_ranks", "expert_ranks",
+})  # fmt: skip
 #: What a list of engines says that they give, in this order.
 _GIVEN: Final[Mapping[str, tuple[str, ...]]] = {
     "ttft": ("ttft",),

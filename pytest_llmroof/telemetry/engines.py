@@ -75,7 +75,7 @@ class EngineNames:
         return frozenset(self.entry.get("conventions", ()))
 
     def labels(self, role: str) -> tuple[str, ...]:
-        """The labels that play a role: ``model``, ``rank``, ``replica``, ``process``, ``repeats``."""
+        """The labels that play a role: ``model``, ``rank``, ``replica``, ``process``, ``repeats``, ``own``."""
         return tuple(self.entry.get("labels", _NOTHING).get(role, ()))
 
     @property

@@ -101,8 +101,16 @@ def _read(api: PrometheusApi, question: Question, kind: Kind, mark: str | None) 
     interval = _spacing(question, counts) if step else interval_of(servers)
     if question.duration < 2 * interval:
         raise _too_short(api, question, interval)
-    grid = _grid(api, question, names, interval, len(servers), known=not step)
+    grid = _of_targets(_grid(api, question, names, interval, len(servers), known=not step), engine)
     return Read(mark or api.endpoint.shown, engine, servers, _marked(grid, mark), interval, step)
+
+
+def _of_targets(rows: Sequence[Row], engine: EngineNames) -> Sequence[Row]:
+    """The series without labels that are the metric's own, though targets have one of that name elsewhere."""
+    own = {label for label in engine.labels("own") if any(label not in row.labels for row in rows)}
+    if not own:
+        return rows
+    return [replace(row, labels={name: text for name, text in row.labels.items() if name not in own}) for row in rows]
 
 
 def _marked(rows: Sequence[Row], mark: str | None) -> Sequence[Row]:

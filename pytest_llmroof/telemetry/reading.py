@@ -163,8 +163,8 @@ def _window(
     found_engines = engines_of(ours, engine, clock, since_start, said)
     if not found_engines:
         raise SourceError(f"{_where(ours)}: no engine is in two scrapes", "scrape one server before and after the load")
-    found_engines, used = join_beside(found_engines, servers, engine, clock, since_start, said)
-    other = [scrape for scrape in other if not any(scrape is one for one in used)]
+    joined = join_beside(found_engines, servers, engine, clock, since_start, said)
+    other = [scrape for scrape in other if not any(scrape is one for one in joined.used)]
     relative = any(scrape.relative_clock for scrapes in ours.values() for scrape in scrapes)
     if relative:
         clock = replace(clock, started=None)
@@ -172,8 +172,8 @@ def _window(
     hardware = hardware_beside(servers, tables, clock, said, same_clock=not relative)
     return Window(
         kind=engine.key,
-        engines=tuple(found_engines),
-        sources=_sources(ours, other, used, engine, tables),
+        engines=tuple(joined.engines),
+        sources=_sources(ours, other, joined.used, engine, tables),
         started=clock.started,
         duration_seconds=clock.duration,
         clock_error_seconds=clock.error,
@@ -187,6 +187,7 @@ def _window(
         title=engine.title,
         cannot=engine.cannot,
         hardware=hardware,
+        front=joined.front,
     )
 
 

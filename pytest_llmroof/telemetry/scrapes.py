@@ -10,7 +10,7 @@ from typing import Final
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.telemetry.difference import SAME_START_SECONDS, reset_between
-from pytest_llmroof.telemetry.engines import EngineNames, recognised
+from pytest_llmroof.telemetry.engines import EngineNames, known_engines, recognised
 from pytest_llmroof.telemetry.exposition import Page
 from pytest_llmroof.telemetry.gpupages import GpuReading, page_readings
 from pytest_llmroof.telemetry.page_engines import process_start, snapshots
@@ -44,6 +44,8 @@ class Scrape:
     relative_clock: bool = False
     unnamed_work: bool = False
     """Whether series that name no served model, and so are nobody's here, counted work."""
+    parts: tuple[Scrape, ...] = ()
+    """What else the page holds that stands before its engine: a frontend, where both are on one page."""
 
     @property
     def work(self) -> float:
@@ -64,7 +66,7 @@ def scrape_of(page: Page, source: str, engines: Mapping[str, EngineNames] | None
     engine = recognised(page, engines)
     exporter, gpus = page_readings(page)
     found = _with_largest(snapshots(page, engine), page, engine) if engine else ()
-    return Scrape(
+    whole = Scrape(
         location=page.location,
         source=source,
         clock=page.clock,
@@ -78,6 +80,21 @@ def scrape_of(page: Page, source: str, engines: Mapping[str, EngineNames] | None
         unterminated=page.unterminated,
         relative_clock=page.relative_clock,
     )
+    return replace(whole, parts=_fronts(page, whole, engines))
+
+
+def _fronts(page: Page, whole: Scrape, engines: Mapping[str, EngineNames] | None) -> tuple[Scrape, ...]:
+    """Frontends whose series are on the page beside those of an engine."""
+    if whole.engine is None:
+        return ()
+    parts = []
+    for kind in (engines or known_engines()).values():
+        if kind is whole.engine or not (kind.beside or {}).get("prefer") or kind.records:
+            continue
+        if found := snapshots(page, kind):
+            # The process of a page of several is nobody's.
+            parts.append(replace(whole, engine=kind, snapshots={one.identity: one for one in found}, start=None))
+    return tuple(parts)
 
 
 def _with_largest(found: tuple[Snapshot, ...], page: Page, engine: EngineNames) -> tuple[Snapshot, ...]:

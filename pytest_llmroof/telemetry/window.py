@@ -128,6 +128,18 @@ class SourceInfo:
 
 
 @dataclass(frozen=True)
+class Front:
+    """What stands before the engines and counts requests as their clients see them: a frontend, all of it as one.
+
+    ``prefer`` are the quantities (and ``errors``) that are its to tell; ``own`` the engines as they count themselves.
+    """
+
+    seen: Engine
+    own: tuple[Engine, ...]
+    prefer: frozenset[str]
+
+
+@dataclass(frozen=True)
 class Window:
     """A stretch of time whose telemetry we hold.
 
@@ -161,6 +173,8 @@ class Window:
     """What a load generator saw of this window. Without engines it is all that there is."""
     hardware: Hardware | None = None
     """What counters of the GPUs saw of this window. It may stand without engines, too."""
+    front: Front | None = None
+    """A frontend before the engines, where there is one."""
 
     @property
     def engine_title(self) -> str:
@@ -193,8 +207,11 @@ class Window:
 
         What was told of several engines together says nothing of this one.
         """
-        if engine.shared and len(self.engines) > 1:
-            engine = _own(engine)
+        if len(self.engines) > 1:
+            if engine.shared:
+                engine = _own(engine)
+            if self.front is not None:
+                return replace(self, front=None).only(engine)
         if engine.seen is None:
             return replace(self, engines=(engine,), progress=engine.progress or self.progress)
         first, last = engine.seen

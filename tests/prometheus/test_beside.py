@@ -11,7 +11,11 @@ from engine_pages import Page, dynamo, dynamo_worker, sglang
 from fleets import Sample, prometheus, victoriametrics
 from vllm_pages import Load, page
 
+from pytest_llmroof.analysis.gather import gather
+from pytest_llmroof.analysis.measure import measure
+from pytest_llmroof.analysis.measurement import Measurement
 from pytest_llmroof.errors import SourceError
+from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.telemetry.fleetsource import prometheus_window
 from pytest_llmroof.telemetry.window import Window
 
@@ -92,6 +96,20 @@ def test_the_frontend_s_latencies_and_the_engine_s_steps(url: str) -> None:
     assert 90 <= ttft.count <= 100
     # A worker's own cache figure stands behind its engine's.
     assert {value for engine in window.engines for value in engine.gauges["kv_usage"].values} == {0.4}
+
+
+def test_how_requests_ended_is_the_frontend_s_to_tell(url: str) -> None:
+    """4 errors of 100 requests, counted from the first scrape on; the engines know of none."""
+    window = read(url, "whole")
+    assert window.front is not None
+    assert window.front.seen.finished.keys() == {"success", "error"}
+    assert window.front.own[0].names["ttft"].startswith("vllm:")
+    assert read(url, "workers").front is None
+    errors = measure(gather(window, Deployment(accelerator=None, model=None)))["errors.rate"]
+    assert isinstance(errors, Measurement)
+    assert errors.source == "dynamo_frontend_requests_total"
+    assert errors.other is not None
+    assert errors.other.source == "vllm:request_success_total"
 
 
 def test_of_one_replica_the_frontend_tells_nothing(url: str) -> None:
