@@ -66,6 +66,11 @@ def _longer(facts: WindowFacts, decode: DecodeFacts, observed: Observed | None) 
 def _only_decodes(facts: WindowFacts, decode: DecodeFacts, observed: Observed) -> bool:
     """Whether what a profile tells is of steps that only decode, in a window that has others, too.
 
-    A profile whose step is another one altogether is doubted instead, for it may be of another load.
+    A profile whose step is another one altogether is doubted instead, for it may be of another load: unless steps with
+    prompts make up for the difference where each is longer by no more than a mean step.
     """
-    return facts.phase == "decode" and observed.mismatch(decode.step_seconds.value) <= threshold("step_mismatch")
+    if facts.phase != "decode":
+        return False
+    mismatch = observed.mismatch(decode.step_seconds.value)
+    prompts = facts.prefill.steps.high / decode.steps if facts.prefill is not None and decode.steps else 0.0
+    return mismatch <= threshold("step_mismatch") or mismatch <= min(1.0, prompts)
