@@ -188,8 +188,8 @@ def test_a_throughput_that_nothing_counted_is_that_of_the_steps() -> None:
     # 12.4 sequences of two tokens each 13.4 ms in three replicas: 5 552 tok/s; counted are 925.
     assert DENSE.decode is not None
     facts = replace(DENSE, deployment=llama_70b(data_parallel=3), decode=replace(DENSE.decode, tokens_per_step=2.0))
-    for lacking in ({"generated_tokens": None}, {"duration_seconds": None}):
-        found = larger_batch(Situation(replace(facts, **lacking), attribute(facts, {})))
+    for lacking in (replace(facts, generated_tokens=None), replace(facts, duration_seconds=None)):
+        found = larger_batch(Situation(lacking, attribute(facts, {})))
         assert found is not None
         assert found.text.startswith(f"{grouped(3 * 2 * 12.4 / 0.0134)} tok/s toward ")
     counted = larger_batch(Situation(facts, attribute(facts, {})))
