@@ -55,7 +55,7 @@ class Tokens:
         """Share of the prompt tokens that were not computed."""
         if not self.prompt or self.computed is None:
             return None
-        return min(1.0, max(0.0, 1 - self.computed / self.prompt))
+        return max(0.0, 1 - self.computed / self.prompt)
 
     @property
     def decoded(self) -> float | None:

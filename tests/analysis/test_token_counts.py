@@ -13,7 +13,7 @@ from pytest_llmroof.analysis.floors import decode_step
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.prompts import counted_prompt_steps
 from pytest_llmroof.analysis.residency import context_from_blocks
-from pytest_llmroof.analysis.tokens import Tokens, count_tokens
+from pytest_llmroof.analysis.tokens import Tokens, count_tokens, lengths_are_representative
 from pytest_llmroof.telemetry.window import Engine, Histogram, Series, Window
 
 NOTHING = deployment(None, None)
@@ -55,6 +55,56 @@ def test_what_a_client_counts_hides_nothing_at_the_edges() -> None:
     assert tokens.computed_bounds.exact
     assert tokens.generated_bounds.exact
     assert tokens.decoded == 1990
+
+
+def test_decoded_are_all_but_the_first_token_of_each_request() -> None:
+    assert counted(first=8.0).decoded == 1992
+    assert counted(first=None).decoded == 1990
+    assert counted(first=None, finished=None).decoded == 2000
+    assert counted(generated=8.0).decoded == 0  # first ones came that are not counted yet
+    assert counted(generated=None).decoded is None
+    assert counted(counted_decodes=1985.0).decoded == 1985
+
+
+def test_where_nothing_tells_hits_only_one_token_of_each_request_was_computed_for_certain() -> None:
+    def least(**changes: Any) -> float | None:
+        bounds = counted(hits_told=False, **changes).computed_bounds
+        return bounds.low if bounds is not None else None
+
+    assert least(first=8.0) == 8
+    assert least(first=None) == 10
+    assert least(first=None, finished=None) == 0
+    assert least(computed=5.0) == 5
+    assert least(first=8.0, in_flight=(6.0, 0.0)) == 2
+    assert least(first=8.0, in_flight=(9.0, 0.0)) == 0
+    assert least(computed=None) is None
+
+
+def test_hits_are_told_where_every_engine_tells_them() -> None:
+    telling = engine(prompt=100, requests=10)
+    silent = replace(bare(finished={"stop": 10.0}), identity="engine 1")
+    assert count_tokens(window(telling)).hits_told
+    assert not count_tokens(window(silent)).hits_told
+    assert not count_tokens(window(telling, silent)).hits_told
+
+
+@pytest.mark.parametrize(
+    ("generated", "present", "alike"),
+    [
+        (2000.0, (3.0, 2.0), True),
+        (2600.0, (3.0, 2.0), False),  # 10 of 200 tokens finished: of 30 % more most are of others
+        (1400.0, (3.0, 2.0), False),
+        (2600.0, (0.0, 2.0), False),
+        (2600.0, (3.0, 0.0), False),
+        (2600.0, (0.0, 0.0), True),  # nothing reaches beyond
+        (0.0, (3.0, 2.0), True),
+    ],
+)
+def test_finished_requests_speak_for_all_where_few_reach_beyond_the_window(
+    generated: float, present: tuple[float, float], alike: bool
+) -> None:
+    made = window(engine(prompt=100, requests=10, output=200, present=present))
+    assert lengths_are_representative(made, counted(generated=generated)) is alike
 
 
 @pytest.mark.parametrize(
