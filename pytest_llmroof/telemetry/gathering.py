@@ -44,6 +44,7 @@ class GatheredHistogram:
         self.series: dict[float, int] = {}
         self.sum: float | None = None
         self.count: float | None = None
+        self.negative = False
 
     @property
     def fed(self) -> bool:
@@ -57,12 +58,14 @@ class GatheredHistogram:
         shared = GatheredHistogram(self.name, self.scale)
         shared.cumulative = {bound: count * share for bound, count in self.cumulative.items()}
         shared.series = dict(self.series)
+        shared.negative = self.negative
         shared.sum = None if self.sum is None else self.sum * share
         shared.count = None if self.count is None else self.count * share
         return shared
 
     def add(self, target: Target, sample: Sample) -> None:
         """One more series of it: a bucket, the sum or the count."""
+        self.negative |= sample.value < 0
         if target.part == "sum":
             self.sum = (self.sum or 0.0) + sample.value * self.scale
         elif target.part == "count":
@@ -74,6 +77,8 @@ class GatheredHistogram:
 
     def buckets(self) -> Buckets:
         """What was gathered, checked. A histogram with nothing but sum and count has one bucket, up to inf."""
+        if self.negative:
+            raise Unusable("has less than nothing in one of its series")
         if self.sum is None or not math.isfinite(self.sum):
             raise Unusable("has no sum")
         cumulative = dict(self.cumulative)

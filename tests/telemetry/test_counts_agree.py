@@ -166,3 +166,18 @@ def test_steps_of_which_most_are_lost_do_not_make_the_batch_larger(tmp_path: Pat
     cut(tmp_path, BOTH, "sglang:cuda_graph_passes", 'mode="decode_cuda_graph"')
     (found,) = verdicts(tmp_path, gates)
     assert (found.word, found.approximate) != ("pass", False)
+
+
+@pytest.mark.parametrize("part", ["sum", "count", "bucket"])
+def test_less_than_nothing_in_one_of_several_series(tmp_path: Path, part: str) -> None:
+    # 60 streamed requests of 9 s and 20 others: with -1 s of these the mean would be 540 / 80 = 6.7 s.
+    write(tmp_path, sglang)
+    gates = ["e2e.mean <= 7s"]
+    assert [one.word for one in verdicts(tmp_path, gates)] == ["fail"]
+    lines = (tmp_path / "after.prom").read_text().splitlines(keepends=True)
+    name = f"sglang:e2e_request_latency_seconds_{part}"
+    at = next(at for at, line in enumerate(lines) if line.startswith(name) and 'is_streaming="false"' in line)
+    lines[at] = f"{lines[at].rpartition(' ')[0]} -1\n"
+    (tmp_path / "after.prom").write_text("".join(lines))
+    (found,) = verdicts(tmp_path, gates)
+    assert "has less than nothing in one of its series" in reason(found)
