@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -86,7 +84,9 @@ def assessed(config: pytest.Config, spec: WindowSpec, taken: Taken | None = None
             from pytest_llmroof import live
 
             taken = live.taken(config, spec)
-        with _collector_at_rest():
+        from pytest_llmroof.garbage import without_collections
+
+        with without_collections():
             earlier = baselines(config)
             assessment = assess(spec, strict=settings(config).strict, taken=taken, baselines=earlier)
             found = cache[spec.id] = Assessed(assessment, earlier)
@@ -101,21 +101,6 @@ def baselines(config: pytest.Config) -> Baselines:
         places = [Place(path, _portable(path, shown, root)) for path, shown in settings(config).baselines]
         found = config.stash[_BASELINES] = Baselines(places)
     return found
-
-
-@contextmanager
-def _collector_at_rest() -> Iterator[None]:
-    """No garbage collection meanwhile: reading pages makes many objects, and each full pass walks all of the session's.
-
-    With ten thousand tests collected, those passes took longer than the measuring.
-    """
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()
 
 
 def _portable(path: Path, shown: str, root: Path) -> str:

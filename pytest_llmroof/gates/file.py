@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_llmroof.errors import ConfigError, ConfigErrors, Position
+from pytest_llmroof.garbage import without_collections
 from pytest_llmroof.gates import schema as shape
 from pytest_llmroof.gates.build import Written, assemble, dotted, names_of
 from pytest_llmroof.gates.document import Document, read
@@ -31,26 +30,12 @@ def load_gate_file(
     anyway such names are reported with the rest.
     """
     shown = Path(os.path.relpath(path, root)).as_posix()
-    with _garbage_left_alone():
+    with without_collections():
         try:
             document = Document(read(path, shown), shown, shape.document_schema())
         except ConfigError as error:
             raise ConfigErrors([error]) from None
         return _File(document, shown, path.parent).windows(look_up)
-
-
-@contextmanager
-def _garbage_left_alone() -> Iterator[None]:
-    """No cycle collection meanwhile: a large file makes many small objects that all live, and looking through them
-    again and again takes as long as everything else (0.16 of 0.33 s for 10,000 gates).
-    """
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()
 
 
 class _File:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from pytest_llmroof.garbage import without_collections
 from pytest_llmroof.probe.asking import Caller, Deadline, Failed
 from pytest_llmroof.probe.completion import Answer, complete
 from pytest_llmroof.probe.target import Target
@@ -44,20 +44,14 @@ def drive(
 ) -> Load:
     """Send all requests, ``concurrency`` at a time. Failures are answers; nothing lasts longer than the deadline."""
     run = _Run(base, target, bodies, tokens, concurrency, deadline)
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        with ThreadPoolExecutor(concurrency, "llmroof-probe") as threads:
-            running = [threads.submit(run.work) for _ in range(concurrency)]
-            try:
-                for each in running:
-                    each.result()
-            except BaseException:  # an interrupt, too: the other threads end with it
-                run.stop()
-                raise
-    finally:
-        if collecting:
-            gc.enable()
+    with without_collections(), ThreadPoolExecutor(concurrency, "llmroof-probe") as threads:
+        running = [threads.submit(run.work) for _ in range(concurrency)]
+        try:
+            for each in running:
+                each.result()
+        except BaseException:  # an interrupt, too: the other threads end with it
+            run.stop()
+            raise
     return run.load()
 
 

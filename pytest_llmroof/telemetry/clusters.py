@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_llmroof.errors import SourceError
+from pytest_llmroof.garbage import without_collections
 from pytest_llmroof.telemetry.beside import Joined, as_one
 from pytest_llmroof.telemetry.doubles import without_doubles
 from pytest_llmroof.telemetry.fleet import ASKED, Key, with_names
 from pytest_llmroof.telemetry.fleetgpus import device_names
 from pytest_llmroof.telemetry.fleetread import Read
 from pytest_llmroof.telemetry.fleetwindow import fleet_window
-from pytest_llmroof.telemetry.garbage import without_collections
 from pytest_llmroof.telemetry.gpujoin import joined
 from pytest_llmroof.telemetry.prometheus import Answer
 from pytest_llmroof.telemetry.window import SourceInfo, Window

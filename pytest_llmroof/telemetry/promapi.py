@@ -18,10 +18,10 @@ import urllib3
 
 from pytest_llmroof import __version__
 from pytest_llmroof.errors import SourceError
+from pytest_llmroof.garbage import without_collections
 from pytest_llmroof.telemetry.connections import Adapter, Watch
 from pytest_llmroof.telemetry.endpoint import Endpoint, shown_url
 from pytest_llmroof.telemetry.fetching import authentication
-from pytest_llmroof.telemetry.garbage import without_collections
 from pytest_llmroof.telemetry.patience import PASSING, Unavailable, pause_before, retry_after
 from pytest_llmroof.telemetry.promrefusals import JSON, Refusals, TooMany, passing
 from pytest_llmroof.telemetry.unanswered import transport_error
