@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from pytest_llmroof.analysis.contradicted_counts import tokens
+from pytest_llmroof.analysis.contradicted_facts import degrees, experts, precisions, ranks
 from pytest_llmroof.analysis.contradicted_inputs import device, memory, replicas, served_model, served_precision, split
 from pytest_llmroof.analysis.contradicted_physics import decode_step, short_account, whole_window
 from pytest_llmroof.analysis.contradiction import Contradiction, said
@@ -53,6 +54,7 @@ def _profiled_losses(facts: WindowFacts) -> Iterator[Contradiction]:
 
 #: What contradicts what, the most telling first.
 _CHECKS: Final[tuple[Callable[[WindowFacts], Iterator[Contradiction]], ...]] = (
-    _slices, served_model, tokens, served_precision, split, memory, replicas, _more_gpus, device, _rested,
+    _slices, served_model, tokens, ranks, degrees, precisions, served_precision, split, memory, replicas, _more_gpus,
+    device, experts, _rested,
     decode_step, whole_window, short_account, _profiled_ranks, _profiled_losses,
 )  # fmt: skip

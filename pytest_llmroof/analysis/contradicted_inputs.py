@@ -13,6 +13,7 @@ from pytest_llmroof.analysis.thresholds import threshold
 from pytest_llmroof.roofline.catalogue import accelerator_for_device
 from pytest_llmroof.roofline.cost import memory_fit
 from pytest_llmroof.roofline.deployment import Deployment, element_bytes
+from pytest_llmroof.roofline.devicenames import kinship
 from pytest_llmroof.roofline.model import Model
 from pytest_llmroof.roofline.models import Architecture
 from pytest_llmroof.roofline.models import served_model as named_model
@@ -124,15 +125,19 @@ def replicas(facts: WindowFacts) -> Iterator[Contradiction]:
 def device(facts: WindowFacts) -> Iterator[Contradiction]:
     """A device that names itself differently from the accelerator given."""
     gpu = facts.deployment.accelerator
-    if gpu is None or facts.deployment.provenance.get("gpu", "given") == "telemetry":
+    if gpu is None or facts.deployment.provenance.get("gpu", "given") == "telemetry" or gpu.confidence == "given":
         return
     for device in devices(facts):
-        seen = accelerator_for_device(device)
-        if seen is None or seen.name == gpu.name or device in gpu.device_names or gpu.confidence == "given":
+        if kinship(device, gpu) != "other":
             continue
+        seen = accelerator_for_device(device)
+        called, fits = (f"{device} ({seen.name})", f"{seen.name} is what the telemetry shows") if seen else (
+            device, "the catalogue has none of that name: describe it as a mapping, with its own peaks and bandwidth"
+        )  # fmt: skip
         yield Contradiction(
-            f"the telemetry's device is {device} ({seen.name}), the gpu given {gpu.name}",
-            f"`gpu:` ({seen.name} is what the telemetry shows), and that the telemetry is of this machine",
+            f"the telemetry's device is {called}, the gpu given {gpu.name}",
+            f"`gpu:` ({fits}), and that the telemetry is of this machine",
+            per_gpu=True,
             counts=("hfu", "hardware."),
         )
 

@@ -12,6 +12,7 @@ from pytest_llmroof.analysis.thresholds import threshold
 from pytest_llmroof.roofline.accelerator import Accelerator
 from pytest_llmroof.roofline.catalogue import accelerator_for_device
 from pytest_llmroof.telemetry.hardware import Gpu
+from pytest_llmroof.telemetry.told import devices_told
 
 
 @dataclass(frozen=True)
@@ -24,13 +25,12 @@ class Mismatch:
 
 def devices(facts: WindowFacts) -> tuple[str, ...]:
     """Names of the devices that serve: of a host with several kinds those at work, where counters tell."""
-    hardware = facts.window.hardware
-    if hardware is None:
-        return facts.window.device_names
-    ours = of_one_kind(whole(hardware, facts.deployment), facts.deployment)
-    busy = [gpu for gpu in ours if at_work(gpu)] or ours
-    names = tuple(dict.fromkeys(gpu.device_name for gpu in busy if gpu.device_name))
-    return names or facts.window.device_names
+    hardware, names = facts.window.hardware, facts.window.device_names
+    if hardware is not None:
+        ours = of_one_kind(whole(hardware, facts.deployment), facts.deployment)
+        busy = [gpu for gpu in ours if at_work(gpu)] or ours
+        names = tuple(gpu.device_name for gpu in busy if gpu.device_name) or names
+    return tuple(dict.fromkeys((*names, *devices_told(facts.window))))
 
 
 def more_at_work(facts: WindowFacts) -> Mismatch | None:

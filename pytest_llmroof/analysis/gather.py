@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from pytest_llmroof.analysis.busytime import busy_time
 from pytest_llmroof.analysis.clientfacts import client_busy, client_decode, client_notes, client_tokens
+from pytest_llmroof.analysis.contradicted_facts import fact_notes
 from pytest_llmroof.analysis.decoding import Pace, least_busy, pace_of, replica_decode, weighted
 from pytest_llmroof.analysis.estimated import estimator_notes
 from pytest_llmroof.analysis.facts import Busy, DecodeFacts, Phase, WindowFacts
@@ -93,7 +94,7 @@ def gather(
     )
     notes = (
         *client_notes(window), *estimator_notes(facts), *gauge_notes(facts), *hardware_notes(facts),
-        *profile_notes(facts),
+        *profile_notes(facts), *fact_notes(facts),
     )  # fmt: skip
     return _with_floors(replace(facts, notes=notes), floors)
 

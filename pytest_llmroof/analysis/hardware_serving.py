@@ -14,6 +14,7 @@ from pytest_llmroof.analysis.hardware import activity
 from pytest_llmroof.roofline.catalogue import accelerator_for_device
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.telemetry.hardware import Gpu, Hardware
+from pytest_llmroof.telemetry.told import devices_told
 from pytest_llmroof.telemetry.window import Engine, Window
 from pytest_llmroof.units import grouped
 
@@ -115,10 +116,9 @@ def at_work(gpu: Gpu) -> bool:
 def devices_at_work(window: Window) -> tuple[str, ...]:
     """The names of the window's devices; of several kinds those at work, where counters tell."""
     names = tuple(dict.fromkeys(window.device_names))
-    if len(names) < 2 or window.hardware is None:
-        return names
-    busy = tuple(dict.fromkeys(gpu.device_name for gpu in window.hardware.gpus if gpu.device_name and at_work(gpu)))
-    return busy or names
+    if len(names) > 1 and window.hardware is not None:
+        names = tuple(gpu.device_name for gpu in window.hardware.gpus if gpu.device_name and at_work(gpu)) or names
+    return tuple(dict.fromkeys((*names, *devices_told(window))))
 
 
 def degree_known(deployment: Deployment) -> bool:

@@ -13,6 +13,7 @@ from pytest_llmroof.data import load
 from pytest_llmroof.profiles.kernel_table import KernelDevice, KernelTable, Launch, Operations
 from pytest_llmroof.roofline.accelerator import Accelerator
 from pytest_llmroof.roofline.catalogue import accelerator_for_device
+from pytest_llmroof.roofline.devicenames import kinship
 
 
 @dataclass(frozen=True)
@@ -146,10 +147,13 @@ def other_device(table: KernelTable, gpu: Accelerator) -> tuple[str, str] | None
     for device in table.devices:
         named = accelerator_for_device(device.name) if device.name else None
         given = gpu.confidence == "given" and device.name not in gpu.device_names
-        if named is not None and named.name != gpu.name and device.name not in gpu.device_names and not given:
+        sliced = device.name is not None and " MIG " in device.name
+        if device.name and not given and not sliced and kinship(device.name, gpu) == "other":
+            called = f"{device.name} ({named.name})" if named is not None else device.name
+            shows = f"{named.name} is what the profile shows" if named is not None else "the catalogue lacks that one"
             return (
-                f"the kernels of {table.location} ran on {device.name} ({named.name}), the gpu given is {gpu.name}",
-                f"`gpu:` ({named.name} is what the profile shows), and that the profile is of this machine",
+                f"the kernels of {table.location} ran on {called}, the gpu given is {gpu.name}",
+                f"`gpu:` ({shows}), and that the profile is of this machine",
             )
         if (older := _other_architecture(device, gpu)) is not None and device.name not in gpu.device_names:
             return (

@@ -96,9 +96,11 @@ class Measurements(Mapping[str, Outcome]):
                 blind = name in HARDWARE and self.facts.window.hardware is None
                 return hardware_metric(self.facts, name) if blind else _elsewhere(self.facts, name) or lacking
         measured = self._sound(name, metric, self._taken(name, metric))
-        if not isinstance(measured, Measurement) or metric.needs != ("gpu", "model") or not self._alternatives:
+        physics = metric.needs == ("gpu", "model")
+        if not isinstance(measured, Measurement) or not self._alternatives or not (physics or _per_gpu(name)):
             return measured
-        return within_reach(self.facts, replace(measured, alternatives=self._with_other_assumptions(measured)))
+        measured = replace(measured, alternatives=self._with_other_assumptions(measured))
+        return within_reach(self.facts, measured) if physics else measured
 
     def _taken(self, name: str, metric: Metric) -> Outcome:
         """The metric by whoever measures it, of inputs that are taken to be sound."""
@@ -132,7 +134,7 @@ class Measurements(Mapping[str, Outcome]):
         if isinstance(measured, NoData) and self.facts.idle:
             return measured
         physics = metric.needs == ("gpu", "model")
-        if not physics and not name.startswith(_SPOILT) and not name.endswith(".per_gpu"):
+        if not physics and not name.startswith(_SPOILT) and not _per_gpu(name):
             return measured
         for found in self.contradictions:
             if found.spoils(name, physics):
@@ -152,6 +154,11 @@ class Measurements(Mapping[str, Outcome]):
 _SPOILT: Final = (
     "output.", "input.", "requests_per_second", "running.", "waiting.", "kv_cache.", "preemptions", "hfu", "hardware.",
 )  # fmt: skip
+
+
+def _per_gpu(name: str) -> bool:
+    """Whether a metric is shared out over the GPUs: it rests on how many there are."""
+    return name.endswith(".per_gpu")
 
 
 def measure(facts: WindowFacts) -> Measurements:

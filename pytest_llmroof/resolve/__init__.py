@@ -21,6 +21,7 @@ from pytest_llmroof.gates.sources import path_from
 from pytest_llmroof.gates.spec import WindowSpec
 from pytest_llmroof.resolve.keys import KEYS, read_keys
 from pytest_llmroof.resolve.modelfile import model_of
+from pytest_llmroof.resolve.told import cache_in_use, experts_told, facts_told
 from pytest_llmroof.roofline.accelerator import Accelerator
 from pytest_llmroof.roofline.catalogue import accelerator, accelerator_for_device, accelerator_from_mapping
 from pytest_llmroof.roofline.deployment import Deployment, Provenance
@@ -81,21 +82,21 @@ def resolve(spec: WindowSpec) -> Deployment:
 
 
 def with_telemetry(deployment: Deployment, window: Window, spec: WindowSpec) -> Deployment:
-    """The deployment with what the telemetry tells and nobody gave: device, model, replicas, cache precision."""
+    """The deployment with what the telemetry tells and nobody gave: device, model, its split, precisions."""
     told, provenance, missing = dict[str, Any](), dict(deployment.provenance), dict(deployment.missing)
     if deployment.accelerator is None and spec.gpu is None:
         told["accelerator"] = _device(window, missing, provenance)
     undrafted = deployment.draft is None and spec.deployment.get("draft_model") is not None
     if deployment.model is None and spec.model is None and not undrafted:
         told["model"] = _served(window, spec, deployment, missing, provenance)
-    if deployment.data_parallel is None and window.engines:
-        told["data_parallel"] = window.replicas_at_once
-        provenance["data_parallel"] = "telemetry"
-    cache = _cache_in_use(window) if provenance.get("kv_cache") != "given" else None
+    facts = facts_told(deployment, window)
+    cache = cache_in_use(window) if provenance.get("kv_cache") != "given" else None
     if cache is not None and cache != "auto":
-        told["kv_cache"] = precision_name(cache)
-        provenance["kv_cache"] = "telemetry"
-    known = replace(deployment, **told, provenance=provenance, missing=missing)
+        facts["kv_cache"] = precision_name(cache)
+    known = replace(deployment, **told, **facts, missing=missing)
+    experts = experts_told(known, window)
+    provenance |= dict.fromkeys({**facts, **experts}, "telemetry")
+    known = replace(known, **experts, provenance=provenance)
     return _with_defaults(known, own_cache=cache == "auto")
 
 
@@ -245,10 +246,3 @@ def _served(
     provenance["model"] = "telemetry"
     missing.pop("model", None)
     return model
-
-
-def _cache_in_use(window: Window) -> str | None:
-    """What all engines say of their cache: a precision's word, ``auto``, or None where it is neither."""
-    words = {engine.facts.get("cache_dtype") for engine in window.engines}
-    word = words.pop() if len(words) == 1 else None
-    return word if word is not None and (word == "auto" or precision_name(word) is not None) else None

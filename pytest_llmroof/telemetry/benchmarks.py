@@ -14,6 +14,7 @@ from pytest_llmroof.telemetry.bench_json import at, json_values, number, texts
 from pytest_llmroof.telemetry.bench_latencies import summaries
 from pytest_llmroof.telemetry.bench_requests import APART, INSIDE
 from pytest_llmroof.telemetry.client import Client, Request
+from pytest_llmroof.telemetry.facttext import fact_text
 
 #: The key of the tool that measures an engine without requests: telemetry/llamabench.py reads it.
 LLAMA_BENCH: Final = "llama-bench"
@@ -92,6 +93,7 @@ def client_of(key: str, run: Run, location: str) -> Client:
         definitions=_definitions(tool),
         waits=_waits(run, tool),
         settings=_settings(run, tool),
+        facts=_facts(run, tool),
         notes=tuple(texts(run.get("notes"))) if "notes" in tool else (),
         remedies={key: as_advice(advice) for key, advice in tool["remedies"].items()},
     )
@@ -235,6 +237,12 @@ def _settings(run: Run, tool: Tool) -> dict[str, str]:
         for key, value in place.items()
         if isinstance(value, str | int | float | bool) and (only is None or key in only)
     }
+
+
+def _facts(run: Run, tool: Tool) -> dict[str, str]:
+    """What the tool knows of the deployment, under the names of telemetry/told.py."""
+    found = {fact: fact_text(fact, at(run, path)) for fact, path in tool.get("facts", {}).items()}
+    return {fact: text for fact, text in found.items() if text is not None}
 
 
 def _by_records(client: Client) -> Client:

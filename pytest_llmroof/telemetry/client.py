@@ -111,6 +111,8 @@ class Client:
     waits: Mapping[str, float] = field(default_factory=dict)
     """What the tool states of how long requests waited in the client before they were sent (``mean``, ``max``)."""
     settings: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What the tool knows of the deployment (telemetry/told.py). Never more."""
     notes: tuple[str, ...] = ()
     remedies: Mapping[str, AnyAdvice] = field(default_factory=dict)
     """What makes this tool write more: ``requests`` (per-request data), ``percentiles``, ``failed``."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from pytest_llmroof.telemetry.engines import EngineNames, Target
 from pytest_llmroof.telemetry.exposition import Sample
+from pytest_llmroof.telemetry.facttext import fact_text
 from pytest_llmroof.telemetry.gathering import GatheredHistogram, Unusable
 from pytest_llmroof.telemetry.snapshot import Identity, Snapshot
 
-#: A fact is shown only where it is a plain word or number.
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_.+-]{1,40}")
 #: What gauges cannot exceed: shares, a little rounding apart.
 _MOST: Final = dict.fromkeys(("kv_usage", "prefix_hit_rate", "acceptance_rate"), 1.0 + 1e-6)
 
@@ -97,10 +95,9 @@ class Collector:
                 reason = sample.labels.get(self.engine.reason_label, "")
                 self.finished[reason] = self.finished.get(reason, 0.0) + value
         else:
-            for label in self.engine.fact_labels:
-                fact = sample.labels.get(label, "None")
-                if _PLAIN.fullmatch(fact) and fact != "None":
-                    self.facts[label] = fact
+            for fact, label in self.engine.fact_labels(target.name).items():
+                if (text := fact_text(fact, sample.labels.get(label))) is not None:
+                    self.facts[fact] = text
 
     def _count(self, key: tuple[str, int], target: Target, sample: Sample) -> None:
         value = sample.value * target.scale

@@ -127,10 +127,20 @@ class EngineNames:
         """The label that holds why a request finished."""
         return str(self.entry.get("finished", _NOTHING).get("label", ""))
 
+    def fact_labels(self, name: str) -> Mapping[str, str]:
+        """The labels of an info metric that may be shown: fact -> label."""
+        found: dict[str, str] = {}
+        for facts in self._facts:
+            if facts["name"] == name:
+                labels = facts["labels"]
+                found |= labels if isinstance(labels, Mapping) else {label: label for label in labels}
+        return found
+
     @property
-    def fact_labels(self) -> tuple[str, ...]:
-        """The labels of the info metric that may be shown."""
-        return tuple(self.entry.get("facts", _NOTHING).get("labels", ()))
+    def _facts(self) -> Sequence[Mapping[str, Any]]:
+        """The info metrics; a single one may stand without a list."""
+        facts = self.entry.get("facts", ())
+        return [facts] if isinstance(facts, Mapping) else facts
 
     @cached_property
     def cannot(self) -> Mapping[str, Unavailable]:
@@ -194,8 +204,8 @@ class EngineNames:
             for suffix in ("_total", ""):
                 name = finished["name"]
                 yield name + suffix, Target("requests_finished", "finished", "value", 0, name)
-        if facts := self.entry.get("facts"):
-            yield facts["name"], Target("facts", "facts", "value", 0, facts["name"])
+        for name in dict.fromkeys(facts["name"] for facts in self._facts):
+            yield name, Target("facts", "facts", "value", 0, name)
 
 
 def _spec(names: Any) -> Mapping[str, Any]:

@@ -21,7 +21,9 @@ _REMEDY: Final = Advice("measure llama-server under load", "python -m pytest_llm
 _NO_REQUESTS: Final = Unavailable("llama-bench sends no requests, so that it has no latencies of requests", _REMEDY)
 _OF_REQUESTS: Final = ("ttft", "tpot", "itl", "e2e", "queue", "errors", "requests_per_second")
 #: One file is one model on one machine.
-_SAME: Final = ("model_filename", "model_size", "model_n_params", "gpu_info", "backends")
+_SAME: Final = (
+    "model_filename", "model_size", "model_n_params", "gpu_info", "backends", "split_mode", "n_gpu_layers", "devices",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ def llama_bench_window(runs: Sequence[Mapping[str, Any]], location: str) -> Wind
     left = len(runs) - len(kept)
     notes = (f"{left} tests of prompt and generation together (-pg) are left out",) if left else ()
     first = runs[0]
-    device, backends = str(first.get("gpu_info") or ""), str(first.get("backends") or "")
+    devices, backends = _devices(first), str(first.get("backends") or "")
+    facts = _facts(first, backends) | _split(first, len(devices))
     rates = Client(
         tool="llama-bench",
         title="llama-bench",
@@ -57,12 +60,12 @@ def llama_bench_window(runs: Sequence[Mapping[str, Any]], location: str) -> Wind
     )
     return Window(
         kind="llama-bench",
-        engines=(Engine("llama-bench", None, counters=_counters(prompts, decodes), facts=_facts(first, backends)),),
+        engines=(Engine("llama-bench", None, counters=_counters(prompts, decodes), facts=facts),),
         sources=(SourceInfo("llama-bench", location),),
         duration_seconds=sum(sum(test.seconds) for test in kept),
         samples=sum(len(test.seconds) for test in kept),
         conventions=frozenset({"decode_steps_apart", "whole_requests"}),
-        device_names=(device,) if device else (),
+        device_names=tuple(dict.fromkeys(devices)),
         notes=notes,
         title="llama-bench",
         cannot=dict.fromkeys(_OF_REQUESTS, _NO_REQUESTS),
@@ -119,6 +122,26 @@ def _facts(run: Mapping[str, Any], backends: str) -> dict[str, str]:
     if parameters and size:
         facts |= {"parameters": repr(parameters), "weight_bytes": repr(size)}
     return facts
+
+
+def _devices(run: Mapping[str, Any]) -> list[str]:
+    """The devices that hold the model: all GPUs, as many as were chosen, or the processor where no layer is on them."""
+    gpus = [name.strip() for name in str(run.get("gpu_info") or "").split(", ") if name.strip()]
+    if not gpus or run.get("n_gpu_layers") == 0:
+        processor = str(run.get("cpu_info") or "").strip()
+        return [processor or "CPU"] if processor or str(run.get("backends")) == "CPU" else []
+    chosen = str(run.get("devices") or "auto")
+    if run.get("split_mode") == "none":
+        main = number(run.get("main_gpu")) or 0
+        return gpus[int(main) : int(main) + 1] or gpus[:1]
+    return gpus if chosen == "auto" else gpus[: chosen.count("/") + 1]
+
+
+def _split(run: Mapping[str, Any], devices: int) -> dict[str, str]:
+    """How the model lies on several GPUs: layer by layer one after the other, or each layer over all of them."""
+    whole = run.get("split_mode") in ("row", "tensor")
+    split = (devices, 1) if whole else (1, devices)
+    return dict(zip(("tensor_parallel", "pipeline_parallel"), map(str, split), strict=True)) if devices else {}
 
 
 def _rate(tests: Sequence[_Test]) -> float | None:

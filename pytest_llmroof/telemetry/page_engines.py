@@ -15,6 +15,8 @@ from pytest_llmroof.units import whole_of
 _START: Final = "process_start_time_seconds"
 #: Above every rank that a label can hold.
 _LAST_RANK: Final = 1 << 62
+#: Roles of labels that number ranks.
+_RANKS: Final = ("tensor_ranks", "pipeline_ranks", "expert_ranks")
 
 
 def process_start(page: Page) -> float | None:
@@ -48,6 +50,9 @@ def snapshots(page: Page, engine: EngineNames) -> tuple[Snapshot, ...]:
             elif target.kind == "counter" and target.part == "value":
                 collector.unfed(target, sample)
     _fold_server_wide(collectors, engine.shares_out)
+    for identity, facts in _ranks(read, engine).items():
+        if identity in collectors:
+            collectors[identity].facts.update(facts)
     return tuple(collector.snapshot(declared) for collector in collectors.values())
 
 
@@ -75,6 +80,26 @@ def _without_repeats(read: list[_Read], labels: tuple[str, ...]) -> list[_Read]:
         if rank is not None:
             lowest[identity] = min(lowest.get(identity, rank), rank)
     return [one for one, rank in zip(read, ranks, strict=True) if rank is None or rank == lowest[one[0]]]
+
+
+def _ranks(read: list[_Read], engine: EngineNames) -> dict[Identity, dict[str, str]]:
+    """How many ranks of each kind have series: experts are shared by all engines of a server, the rest is of each."""
+    seen: dict[tuple[str, Identity], set[str]] = {}
+    for role in _RANKS:
+        labels = engine.labels(role)
+        for identity, _, sample in read if labels else ():
+            for label in labels:
+                if whole_of(sample.labels.get(label, "")) is not None:
+                    seen.setdefault((role, _sharing(role, identity)), set()).add(sample.labels[label])
+    found: dict[Identity, dict[str, str]] = {}
+    for identity in {identity for identity, _, _ in read} if seen else ():
+        counts = {role: len(seen.get((role, _sharing(role, identity)), ())) for role in _RANKS}
+        found[identity] = {role: str(count) for role, count in counts.items() if count}
+    return found
+
+
+def _sharing(role: str, identity: Identity) -> Identity:
+    return identity._replace(rank="") if role == "expert_ranks" else identity
 
 
 def ranks_of(labels: Mapping[str, str], names: tuple[str, ...]) -> tuple[int, ...] | None:

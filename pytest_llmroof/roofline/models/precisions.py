@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from pytest_llmroof.data import load
 from pytest_llmroof.roofline.accelerator import Accelerator
-from pytest_llmroof.roofline.deployment import ELEMENT_BYTES
+from pytest_llmroof.roofline.deployment import ELEMENT_BYTES, element_bytes
 from pytest_llmroof.roofline.model import Model
 from pytest_llmroof.roofline.models.architecture import Architecture
 from pytest_llmroof.roofline.models.gguf import GgufModel
@@ -29,6 +29,34 @@ def precision_name(text: str) -> str | None:
     known: Mapping[str, str] = load("precisions.yaml")["aliases"]
     aliases = {key.replace("_", "-"): name for key, name in known.items()}
     return word if word in ELEMENT_BYTES else aliases.get(word)
+
+
+def quantised(word: str) -> bool:
+    """Whether an engine's word for its quantisation says that there is one."""
+    return word.casefold() not in load("precisions.yaml")["unquantised"]
+
+
+def quantisation_name(word: str) -> str | None:
+    """The precision of the weights under a quantisation, as engines call it; None where the word does not tell."""
+    known: Mapping[str, str] = load("precisions.yaml")["quantisations"]
+    return next((known[part] for part in _beginnings(word) if part in known), None)
+
+
+def cache_name(word: str) -> str | None:
+    """The precision of a cache as engines call it, layouts of it included (``fp8_ds_mla``); None: no such word."""
+    return next((name for part in _beginnings(word) if (name := precision_name(part)) is not None), None)
+
+
+def bits_of(precision: str) -> int:
+    """How wide an element is, scales apart: 32, 16, 8 or 4 bits."""
+    stored = element_bytes(precision)
+    return next((bits for bits in (32, 16, 8) if stored * 8 >= bits), 4)
+
+
+def _beginnings(word: str) -> Iterator[str]:
+    """The word, and what it begins with, word by word, the longest first."""
+    parts = word.strip().casefold().replace("-", "_").split("_")
+    yield from ("_".join(parts[:count]) for count in range(len(parts), 0, -1))
 
 
 def stated_weights(model: Model | None) -> str | None:
