@@ -235,6 +235,9 @@ def test_a_no_larger_batch_where_memory_is_full() -> None:
     facts = decoding(llama_70b(tensor_parallel=2), 0.030, batch=30, context=1000)
     # 2 x 72 GB - 141.1 GB = 2.9 GB hold 8 sequences of 1 000 tokens.
     assert "Run larger batches" not in offered("A", facts)
+    # Of four GPUs' 302.8 sequences 290 run: a tenth more, 319, does not fit; of 270 (297) it does.
+    assert "Run larger batches" not in offered("A", decoding(llama_70b(), 0.030, batch=290))
+    assert "Run larger batches" in offered("A", decoding(llama_70b(), 0.030, batch=270))
 
 
 def test_the_ridge_batch() -> None:

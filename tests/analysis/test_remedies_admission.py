@@ -152,6 +152,10 @@ def test_e_replicas_that_just_suffice() -> None:
     assert found is not None
     assert found.text == "1 toward 2 replicas: time to first token 2 s toward 400 ms"
     assert found.gain == pytest.approx(0.8)  # 1.6 of 2.0 s
+    # Where none waits 24 places of 24 are enough.
+    (calm,) = saturated(running=(24, 24, 24)).window.engines
+    served = replace(facts, window=window(replace(calm, histograms={**calm.histograms, "e2e": mean_of(13.6, 120)})))
+    assert replicas(Situation(served, split)) is None
     # Of a time that holds no queue nothing is said to go.
     step = replicas(Situation(exact, attribute(exact, {})))
     assert step is not None
