@@ -12,6 +12,7 @@ from pytest_llmroof.analysis.binomial import rank_shares
 from pytest_llmroof.analysis.clientcut import partly
 from pytest_llmroof.analysis.clientwords import failures, more, source_of
 from pytest_llmroof.analysis.facts import WindowFacts
+from pytest_llmroof.analysis.failed import held_by_failed
 from pytest_llmroof.analysis.goodput import goodput
 from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome
 from pytest_llmroof.analysis.orderstats import OrderStatistic, order_statistic, percentile
@@ -107,14 +108,16 @@ def _of_values(
     if statistic in ("mean", "max"):
         value = sum(values) / len(values) if statistic == "mean" else max(values)
         named = replace(common, method=f"{statistic} {of}: {how}")
-        return _with_failures(named, value, failed, len(client.succeeded))
+        return _with_failures(named, statistic, value, failed, len(client.succeeded))
     if base == "itl" and _chunked(percentile(sorted(values), 0.5), sum(values) / len(values)):
         return _no_percentiles(client, metric, percentile(sorted(values), 0.5), sum(values) / len(values))
     share = float(statistic.removeprefix("p")) / 100
     alike = _alike(client) if base == "itl" else None
     found = order_statistic(values, share, failed if base != "itl" else 0, len(values) / alike if alike else None)
     measured = replace(common, bounded=found.bounded, method=f"{statistic} {of}, exact: {how}; {_RANKS}")
-    return _among_failed(measured, statistic, found, failed) if found.failed else _settled(measured, found, values)
+    if not found.failed:
+        return _settled(measured, found, values)
+    return held_by_failed(measured, statistic, failed, failed + len(values))
 
 
 _RANKS: Final = "interval from exact binomial ranks (95 %)"
@@ -137,30 +140,16 @@ def _without(client: Client, base: str, values: Sequence[float], failed: int) ->
     return "".join(f"; {part}" for part in parts)
 
 
-def _with_failures(measured: Measurement, value: float, failed: int, succeeded: int) -> Measurement:
-    """A mean or maximum of the successful requests: no upper bound of what all would have seen, where many failed."""
+def _with_failures(measured: Measurement, statistic: str, value: float, failed: int, succeeded: int) -> Measurement:
+    """A mean or maximum of the successful requests: the failed hold the maximum, and where many failed, the mean."""
+    measured = replace(measured, bounded=Bounded.exactly(value))
+    if statistic == "max":
+        return held_by_failed(measured, statistic, failed, failed + succeeded) if failed else measured
     share = failed / (failed + succeeded) if failed else 0.0
     if share < threshold("failed_share"):
-        return replace(measured, bounded=Bounded.exactly(value))
-    return replace(
-        measured,
-        bounded=Bounded(value, value, math.inf),
-        judged_by="bounds",
-        undecided=f"{failed} of {failed + succeeded} requests failed, and only the others' times are known",
-        settle="gate errors.rate, and run the benchmark again once the server answers",
-    )
-
-
-def _among_failed(measured: Measurement, statistic: str, found: OrderStatistic, failed: int) -> Measurement:
-    value = found.bounded.value
-    total = failed + (measured.samples or 0)
-    return replace(
-        measured,
-        bounded=Bounded(value, value, math.inf),
-        judged_by="bounds",
-        undecided=f"{failed} of {total} requests failed: counted as slower than any, they hold the {statistic}",
-        settle="gate errors.rate, and run the benchmark again once the server answers",
-    )
+        return measured
+    untold = f"{failed} of {failed + succeeded} requests failed, and only the others' times are known"
+    return replace(held_by_failed(measured, statistic, failed, failed + succeeded), undecided=untold)
 
 
 def _settled(measured: Measurement, found: OrderStatistic, values: Sequence[float]) -> Measurement:
@@ -188,7 +177,7 @@ def _of_summary(
     value = values[statistic]
     measured = Measurement(metric, Bounded.exactly(value), "seconds", source_of(client), how, samples=samples)
     if statistic in ("mean", "max"):
-        measured = _with_failures(measured, value, failed, samples or 0)
+        measured = _with_failures(measured, statistic, value, failed, samples or 0)
     elif base != "itl" and samples:
         measured = _between_stated(client, measured, statistic, values, samples, failed)
     elif base != "itl":
@@ -205,7 +194,7 @@ def _between_stated(
         raise AssertionError("summaries hold their values in a dict")
     share, count, value = float(statistic.removeprefix("p")) / 100, samples + failed, measured.value
     if math.ceil(share * count) > samples:
-        return _among_failed(measured, statistic, OrderStatistic(Bounded.exactly(value), True, None), failed)
+        return held_by_failed(measured, statistic, failed, count)
     low_share, high_share = (end * count / samples for end in rank_shares(count, share))
     stated = {float(name[1:]) / 100: held for name, held in values.items() if name.startswith("p")}
     stated |= {1.0: values["max"]} if "max" in values else {}

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from pytest_llmroof.analysis.facts import WindowFacts
+from pytest_llmroof.analysis.failed import Failed, failed_requests, held_by_failed
 from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome
 from pytest_llmroof.analysis.quantiles import Quantile, edges, maximum, quantile, without_zeros
 from pytest_llmroof.analysis.sources import not_exported, source
-from pytest_llmroof.analysis.thresholds import remedy
+from pytest_llmroof.analysis.thresholds import remedy, threshold
 from pytest_llmroof.analysis.tokens import observations, total
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.data import load
@@ -34,8 +36,11 @@ def latency_statistic(facts: WindowFacts, base: str, statistic: str) -> Outcome:
         # A zero would hold every limit.
         reason = f"{grouped(unstamped)} observations of {what} add up to 0 s: nothing of it was measured"
         return NoData(metric, reason, remedy("latency"))
+    failed = failed_requests(facts.window) if base != "queue" else None
     if statistic == "mean":
-        return _mean(facts, metric, base, what, count, zeros)
+        mean = _mean(facts, metric, base, what, count, zeros)
+        many = failed is not None and failed.count >= threshold("failed_share") * failed.requests
+        return _held(mean, statistic, failed) if many else mean
     try:
         histogram = facts.window.histogram(base)
     except ValueError:
@@ -47,12 +52,25 @@ def latency_statistic(facts: WindowFacts, base: str, statistic: str) -> Outcome:
     if histogram.count <= 0:
         return _only_single_tokens(metric, count)
     if statistic == "max":
-        return _maximum(facts, metric, base, what, histogram)
+        return _held(_maximum(facts, metric, base, what, histogram), statistic, failed)
     share = float(statistic.removeprefix("p")) / 100
-    found = quantile(histogram, share, _independent(facts, base))
+    if failed is None or base == "itl":
+        found = quantile(histogram, share, _independent(facts, base))
+    else:
+        found = quantile(histogram, share, None, failed.count, failed.requests)
     if found is None:
         raise AssertionError("the histogram is not empty")
-    return _percentile(facts, metric, base, what, histogram, found)
+    measured = _percentile(facts, metric, base, what, histogram, found)
+    if not found.failed:
+        return measured
+    return _held(replace(measured, bounded=Bounded.exactly(found.bounded.low)), statistic, failed)
+
+
+def _held(measured: Outcome, statistic: str, failed: Failed | None) -> Outcome:
+    """The statistic, which failed requests hold where there are any."""
+    if failed is None or not isinstance(measured, Measurement):
+        return measured
+    return held_by_failed(measured, statistic, failed.count, failed.requests)
 
 
 def _of_no_time(facts: WindowFacts, base: str) -> float | None:

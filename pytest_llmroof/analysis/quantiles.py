@@ -23,30 +23,40 @@ class Quantile:
     beyond: bool
     edges: tuple[float, float]
     needed: int | None = None
+    failed: bool = False
+    """Whether it lies among requests that failed, which count as slower than any."""
 
 
-def quantile(histogram: Histogram, share: float, independent: float | None = None) -> Quantile | None:
+def quantile(
+    histogram: Histogram, share: float, independent: float | None = None, failed: float = 0.0, requests: float = 0.0
+) -> Quantile | None:
     """The ``share``-quantile, None of an empty histogram.
 
     The value is interpolated inside its bucket as Prometheus does; the interval runs from the lower edge of the bucket
     at the lower binomial rank to the upper edge of the bucket at the upper one. ``independent`` is the number of
     independent observations, where it is less than the count (inter-token latencies of one step are alike).
+
+    Of ``requests`` so many ``failed``: those of them that the histogram holds may be in any of its buckets.
     """
-    count = histogram.count
-    if count <= 0:
+    if histogram.count <= 0:
         return None
+    count = max(histogram.count, requests) if failed else histogram.count
+    sound = count - failed
+    misplaced = max(0.0, histogram.count - sound)
     effective = count if independent is None else min(count, independent)
     low_share, high_share = rank_shares(effective, share)
     index = _bucket(histogram, share * count)
     low_edge, high_edge = edges(histogram, index)
-    value = _interpolated(histogram, index, share * count)
+    value = _interpolated(histogram, index, min(share * count, histogram.count))
     low = edges(histogram, _bucket(histogram, low_share * count))[0] if low_share else _least(histogram)
-    high = math.inf if math.isinf(high_share) else edges(histogram, _bucket(histogram, high_share * count))[1]
+    unbounded = math.isinf(high_share) or (failed and high_share * count > sound)
+    high = math.inf if unbounded else edges(histogram, _bucket(histogram, high_share * count + misplaced))[1]
     return Quantile(
         bounded=Bounded(value, min(low, value), max(high, value)),
         beyond=math.isinf(high_edge),
         edges=(low_edge, high_edge),
         needed=needed(share) if math.isinf(high_share) else None,
+        failed=bool(failed) and math.ceil(share * count) > sound,
     )
 
 
