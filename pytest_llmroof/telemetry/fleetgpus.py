@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -40,7 +41,8 @@ def fleet_gpus(api: PrometheusApi, selector: str, start: float, end: float) -> H
     if not names:
         return None
     probe = named([names.most_common(1)[0][0]], selector)
-    scrapes = max((row.values[0] for row in api.instant(f"max(count_over_time({probe}[{window}]))", end)), default=1.0)
+    counted = [row.values[0] for row in api.instant(f"max(count_over_time({probe}[{window}]))", end) if row.values]
+    scrapes = max((count for count in counted if 0 < count < math.inf), default=1.0)
     notes: list[str] = []
     rows = _raw(api, f"{query}[{window}]", end) if len(there) * scrapes <= SAMPLES else None
     recent = 0.0

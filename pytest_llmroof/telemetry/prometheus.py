@@ -98,6 +98,8 @@ def _read(api: PrometheusApi, question: Question, kind: Kind, mark: str | None) 
     _refuse_a_short_window(api, question, engine, names, counts)
     pulse, step = _pulse(api, question, engine, names, counts)
     servers = servers_of(_marked(pulse, mark), engine)
+    if not servers:
+        raise _no_sample(api, question)
     interval = _spacing(question, counts) if step else interval_of(servers)
     if question.duration < 2 * interval:
         raise _too_short(api, question, interval)
@@ -159,13 +161,17 @@ def _scrapes(api: PrometheusApi, question: Question, engine: EngineNames, names:
     """How many samples each series of one metric has in the window."""
     selector = named([_probe(engine, names)], question.selector)
     rows = api.instant(f"count_over_time({selector}[{question.range}])", question.end)
-    counts = [row.values[0] for row in rows if 0 < row.values[0] < math.inf]
+    counts = [row.values[0] for row in rows if row.values and 0 < row.values[0] < math.inf]
     if not counts:
-        raise SourceError(
-            f"{api.endpoint.shown}: {{{question.selector}}} has no sample {_between(question)}",
-            "check `end` and `duration`: was anything scraped then?",
-        )
+        raise _no_sample(api, question)
     return counts
+
+
+def _no_sample(api: PrometheusApi, question: Question) -> SourceError:
+    return SourceError(
+        f"{api.endpoint.shown}: {{{question.selector}}} has no sample {_between(question)}",
+        "check `end` and `duration`: was anything scraped then?",
+    )
 
 
 def _probe(engine: EngineNames, names: Sequence[str]) -> str:

@@ -142,6 +142,35 @@ def test_a_number_of_samples_that_is_none(script: Script, count: str) -> None:
     assert "has no sample" in refused(script, answer).reason
 
 
+def test_samples_that_were_counted_and_are_none(script: Script) -> None:
+    usual = script.answer
+
+    def answer(asked: Asked) -> Answer:
+        raw = asked.fields.get("query", "").endswith("]")
+        return success({"resultType": "matrix", "result": []}) if raw else usual(asked)
+
+    assert "has no sample" in refused(script, answer).reason
+
+
+@pytest.mark.parametrize("sample", [[1000, "NaN"], [1000, "+Inf"], None])
+def test_a_number_of_scrapes_of_gpus_that_is_none(script: Script, sample: list[object] | None) -> None:
+    """Nobody knows how often they were scraped: the engine's window stands without their number."""
+    usual = script.answer
+    gpus = {"__name__": "DCGM_FI_PROF_DRAM_ACTIVE", "gpu": "0", "UUID": "a", "Hostname": "h"}
+
+    def answer(asked: Asked) -> Answer:
+        query = asked.fields.get("query", "")
+        if "DCGM" not in query:
+            return usual(asked)
+        if "count_over_time" in query:
+            row = {"metric": {}, "values": []} if sample is None else {"metric": {}, "value": sample}
+            return success({"resultType": "matrix" if sample is None else "vector", "result": [row]})
+        return success({"resultType": "vector", "result": [{"metric": gpus, "value": [1000, "0.5"]}]})
+
+    script.answer = answer
+    assert read(script).counter("generation_tokens") == 600
+
+
 def test_names_of_another_shape(script: Script) -> None:
     error = refused(script, lambda asked: (200, "application/json", b'{"status": "success", "data": {"a": 1}}'))
     assert "a list of names was expected" in error.reason
