@@ -37,6 +37,17 @@ def summaries(run: Mapping[str, Any], tool: Mapping[str, Any], client: Client) -
     return found
 
 
+def stated_waits(run: Mapping[str, Any], tool: Mapping[str, Any]) -> dict[str, float]:
+    """How long requests waited in the client, as it states it. A schedule that was kept early has no wait."""
+    where = tool.get("waits")
+    if isinstance(where, Mapping):
+        found = _values(run, where)
+        return {name: found[name] for name in ("mean", "max") if name in found}
+    stated = at(run, where) if where else None
+    figures = {name: number(stated.get(name)) for name in ("mean", "max")} if isinstance(stated, Mapping) else {}
+    return {name: value for name, value in figures.items() if value is not None}
+
+
 def _values(where: Mapping[str, Any], latency: Mapping[str, Any]) -> dict[str, float]:
     """Statistics in seconds, by their canonical names."""
     if "units" in latency:

@@ -28,24 +28,33 @@ def in_arrays(run: Mapping[str, Any]) -> tuple[Request, ...]:
     if not isinstance(run.get("ttfts"), list):
         if not latencies or len(latencies) != run.get("completed"):
             return ()
-        return tuple(Request(e2e=latency, started=None) for latency in latencies)
+        held = _array(run, "queue_times", len(latencies))
+        return tuple(Request(e2e=one, waited=_wait(wait)) for one, wait in zip(latencies, held, strict=True))
     ttfts = numbers(run["ttfts"])
     pieces, errors = _array(run, "itls", len(ttfts)), _array(run, "errors", len(ttfts))
     inputs, outputs = _array(run, "input_lens", len(ttfts)), _array(run, "output_lens", len(ttfts))
-    starts = _array(run, "start_times", len(ttfts))
+    starts, waits = _array(run, "start_times", len(ttfts)), _array(run, "queue_times", len(ttfts))
     whole = latencies if len(latencies) == len(ttfts) else [None] * len(ttfts)
     return tuple(
-        _in_place(*place) for place in zip(ttfts, pieces, errors, inputs, outputs, starts, whole, strict=True)
+        _in_place(*place) for place in zip(ttfts, pieces, errors, inputs, outputs, starts, waits, whole, strict=True)
     )  # fmt: skip
 
 
 def _in_place(
-    ttft: float | None, pieces: Any, error: Any, input_tokens: Any, output_tokens: Any, start: Any, whole: float | None
-) -> Request:  # fmt: skip
+    ttft: float | None,
+    pieces: Any,
+    error: Any,
+    input_tokens: Any,
+    output_tokens: Any,
+    start: Any,
+    wait: Any,
+    whole: float | None,
+) -> Request:
     started, tokens = number(start), number(output_tokens)
+    waited = _wait(wait)
     itls = tuple(value for value in numbers(pieces) if value is not None) if isinstance(pieces, list) else ()
     if error or tokens == 0 or not ttft:
-        return Request(started=started, failed=True)
+        return Request(started=started, failed=True, waited=waited)
     e2e = whole if whole is not None else ttft + sum(itls) if isinstance(pieces, list) else None
     return Request(
         ttft=ttft,
@@ -55,7 +64,13 @@ def _in_place(
         input_tokens=number(input_tokens),
         output_tokens=tokens,
         started=started,
+        waited=waited,
     )
+
+
+def _wait(value: Any) -> float | None:
+    waited = number(value)
+    return None if waited is None else max(0.0, waited)
 
 
 def _array(run: Mapping[str, Any], key: str, length: int) -> Sequence[Any]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pytest_llmroof.advice import as_advice
 from pytest_llmroof.data import load
 from pytest_llmroof.telemetry.bench_json import at, json_values, number, texts
-from pytest_llmroof.telemetry.bench_latencies import summaries
+from pytest_llmroof.telemetry.bench_latencies import stated_waits, summaries
 from pytest_llmroof.telemetry.bench_requests import APART, INSIDE
 from pytest_llmroof.telemetry.client import Client, Request
 from pytest_llmroof.telemetry.facttext import fact_text
@@ -91,7 +91,7 @@ def client_of(key: str, run: Run, location: str) -> Client:
         ended_local=_local(run, tool),
         requests=requests,
         definitions=_definitions(tool),
-        waits=_waits(run, tool),
+        waits=stated_waits(run, tool),
         settings=_settings(run, tool),
         facts=_facts(run, tool),
         notes=tuple(texts(run.get("notes"))) if "notes" in tool else (),
@@ -213,13 +213,6 @@ def _percent(value: float | None) -> float | None:
 def _definitions(tool: Tool) -> dict[str, str]:
     stated = {name: latency["definition"] for name, latency in tool["latencies"].items()}
     return {**stated, **tool.get("record_definitions", {})}
-
-
-def _waits(run: Run, tool: Tool) -> dict[str, float]:
-    """How long requests waited in the client, as it states it. A schedule that was kept early has no wait."""
-    stated = at(run, tool["waits"]) if "waits" in tool else None
-    found = {name: number(stated.get(name)) for name in ("mean", "max")} if isinstance(stated, Mapping) else {}
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def _settings(run: Run, tool: Tool) -> dict[str, str]:

@@ -495,6 +495,37 @@ def test_inference_perf_states_its_delay(shared_data: Path) -> None:
     assert "9.25 s in inference-perf" in (client_wait(client) or "")
 
 
+def test_vllm_tells_how_long_a_request_waited_for_a_place(tmp_path: Path) -> None:
+    """From 0.30 on: 0, 2 and 4 s before three requests of 0.1 s and 20 tokens of 0.01 s each were sent."""
+    run = detailed([(0.1, [0.01] * 20)] * 3, latencies=[0.3] * 3, start_times=[10.0, 12.0, 14.0])
+    run["queue_times"] = [0.0, 2.0, 4.0]
+    client = client_of(write(tmp_path / "run.json", run))
+    assert [one.waited for one in client.requests] == [0, 2, 4]
+    # (0 + 2 + 4) / 3
+    assert client_wait(client) == (
+        "requests waited 2 s in vllm bench serve on average, 4 s at most, before they were sent: TTFT and latency count "
+        "from sending, and do not hold that"
+    )
+    ttft = measured(tmp_path / "run.json")["ttft.max"]
+    assert isinstance(ttft, Measurement)
+    assert ttft.value == pytest.approx(0.1)  # not 4.1
+    assert "not recorded" not in ttft.method
+
+
+def test_vllm_states_the_wait_in_its_summary_and_a_probe_beside_it(tmp_path: Path) -> None:
+    run = vllm_result(
+        mean_client_queue_time_ms=500.0, p99_client_queue_time_ms=900.0, mean_e2el_ms=1000.0,
+        mean_e2el_including_client_queue_ms=1500.0,
+    )  # fmt: skip
+    path = write(tmp_path / "run.json", run | {"probe_completed": 50, "probe_p99_e2el_ms": 3.0})
+    client = client_of(path)
+    assert client.waits == {"mean": 0.5}
+    assert "requests waited 500 ms in vllm bench serve on average, before" in (client_wait(client) or "")
+    assert client.summaries["e2e"].values == {"mean": 1.0}
+    # What the probe measured is no setting of the load.
+    assert client.settings == client_of(write(tmp_path / "other.json", vllm_result())).settings
+
+
 def test_a_short_wait_is_not_worth_a_word(tmp_path: Path) -> None:
     record = aiperf_record(1.8e9, 800, 900, 11)
     record["metadata"]["credit_issued_ns"] = record["metadata"]["request_start_ns"] - 2_000_000
