@@ -503,8 +503,8 @@ def test_vllm_tells_how_long_a_request_waited_for_a_place(tmp_path: Path) -> Non
     assert [one.waited for one in client.requests] == [0, 2, 4]
     # (0 + 2 + 4) / 3
     assert client_wait(client) == (
-        "requests waited 2 s in vllm bench serve on average, 4 s at most, before they were sent: TTFT and latency count "
-        "from sending, and do not hold that"
+        "requests waited 2 s in vllm bench serve on average, 4 s at most, before they were sent: "
+        "TTFT and latency count from sending, and do not hold that"
     )
     ttft = measured(tmp_path / "run.json")["ttft.max"]
     assert isinstance(ttft, Measurement)
