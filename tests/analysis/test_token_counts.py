@@ -13,7 +13,7 @@ from pytest_llmroof.analysis.floors import decode_step
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.prompts import counted_prompt_steps
 from pytest_llmroof.analysis.residency import context_from_blocks
-from pytest_llmroof.analysis.tokens import Tokens, count_tokens, lengths_are_representative
+from pytest_llmroof.analysis.tokens import Tokens, count_tokens, lengths_are_representative, requests_at
 from pytest_llmroof.telemetry.window import Engine, Histogram, Series, Window
 
 NOTHING = deployment(None, None)
@@ -37,6 +37,47 @@ def test_requests_are_those_that_began_else_those_that_ended() -> None:
     ended = count_tokens(window(bare(finished={"stop": 10.0})))
     assert (ended.mean_prompt, ended.mean_output, ended.first) == (100, 200, None)
     assert count_tokens(window(bare())).mean_prompt is None
+
+
+def present(one: Engine, *others: Engine, **changes: Any) -> tuple[float | None, float | None]:
+    made = window(one, *others, **changes)
+    return requests_at(made, 0), requests_at(made, -1)
+
+
+def test_requests_at_a_windows_ends_are_those_that_run_and_those_that_wait() -> None:
+    run, wait = Series((0.0, 30.0, 60.0), (3.0, 9.0, 5.0)), Series((0.0, 30.0, 60.0), (2.0, 9.0, 7.0))
+    one, other = bare(gauges={"running": run, "waiting": wait}), bare(gauges={"running": run})
+    assert present(one) == (5, 12)
+    assert present(one, replace(other, identity="engine 1")) == (8, 17)
+    # Of an engine that does not tell what runs nothing is known of the whole, nor of one that does not tell what waits.
+    assert present(one, replace(bare(), identity="engine 1")) == (None, None)
+    assert present(bare(gauges={"waiting": wait})) == (None, None)
+
+
+def test_a_gauge_that_is_not_on_an_ends_page_does_not_tell_of_it() -> None:
+    run, usage = Series((0.0, 30.0), (3.0, 9.0)), Series((0.0, 30.0, 60.0), (0.1, 0.5, 0.3))
+    assert present(bare(gauges={"running": run, "kv_usage": usage})) == (3, None)
+    late = Series((30.0, 60.0), (9.0, 5.0))
+    assert present(bare(gauges={"running": late, "kv_usage": usage})) == (None, 5)
+    whole = Series((0.0, 60.0), (3.0, 5.0))
+    assert present(bare(gauges={"running": whole, "waiting": Series((0.0, 30.0), (1.0, 1.0))})) == (4, None)
+    # The pages of the window were 60 s apart; an engine that was there for 30 s of them had its own.
+    progress = Series((0.0, 60.0), (0.0, 100.0))
+    assert present(bare(gauges={"running": run}), progress=progress) == (3, None)
+    assert present(bare(gauges={"running": run}, seen=(0.0, 30.0)), progress=progress) == (3, 9)
+
+
+@pytest.mark.parametrize(
+    ("running", "since_start", "mean"),
+    [((0.0, 2.0), False, 250), ((3.0, 2.0), False, None), ((3.0, 2.0), True, 250), (None, False, 250)],
+)
+def test_outputs_of_requests_that_began_are_those_of_a_window_that_began_idle(
+    running: tuple[float, float] | None, since_start: bool, mean: float | None
+) -> None:
+    # 2 000 tokens of 8 first outputs; nothing counts those that finish.
+    gauges = {"running": Series((0.0, 60.0), running)} if running is not None else {}
+    made = window(bare(histograms={"ttft": around(0.1, 8)}, gauges=gauges), since_start=since_start)
+    assert count_tokens(made).mean_output == mean
 
 
 def test_a_share_of_hits_is_one_whatever_was_computed_twice() -> None:
