@@ -11,7 +11,7 @@ from pytest_llmroof.analysis.communication import communicates
 from pytest_llmroof.analysis.constants import threshold
 from pytest_llmroof.analysis.diagnosis import Evidence
 from pytest_llmroof.analysis.facts import WindowFacts
-from pytest_llmroof.analysis.losses import late_rank_possible, only_work, open_letters
+from pytest_llmroof.analysis.losses import clock_unknown, late_rank_possible, only_work, open_letters
 from pytest_llmroof.analysis.measurement import Measurement, Outcomes
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.scenarios import combined_name
@@ -118,7 +118,7 @@ def of_losses(
     )
     for letter, what, parts in causes:
         found = [part for part in attribution.shares if part.cause in parts]
-        if found or (observed is not None and _was_observed(letter, observed)):
+        if found or (observed is not None and observed.sees(letter)):
             if letter == "C" and alone:
                 continue
             if letter == "F" and observed is not None and only_work(attribution, observed):
@@ -235,6 +235,8 @@ def _about_source(attribution: Attribution, letters: tuple[str, ...], observed: 
             f"{_milliseconds(attribution.seconds)}: the shares may differ"
         )
         yield Evidence(name, False, text, observed.source)
+    if observed.by == "profile" and clock_unknown(letters, attribution, observed):
+        yield Evidence("F", False, "nothing tells the clock: at a low one healthy kernels look slow", observed.source)
     for distortion in observed.distortions:
         doubt = "" if ":" in distortion else ": gaps and communication may look longer than they are"
         yield Evidence(name, False, distortion + doubt, observed.source)
@@ -260,14 +262,6 @@ def _lost(
     default = observed.source if observed is not None else "the remainder"
     sources = dict.fromkeys(part.source for part in found) or {default: None}
     return Evidence(letter, supports, text, "; ".join(sources))
-
-
-def _was_observed(letter: str, observed: Observed) -> bool:
-    return {
-        "C": observed.communication_known,
-        "D": observed.idle_known,
-        "F": observed.communication_known and observed.idle_known,
-    }[letter]
 
 
 def _against_threshold(letter: str, name: str, measurement: Measurement, limit: float) -> Evidence:

@@ -10,7 +10,14 @@ from pytest_llmroof.analysis.constants import reach, threshold
 from pytest_llmroof.analysis.diagnosis import Confidence
 from pytest_llmroof.analysis.evidence import measured
 from pytest_llmroof.analysis.facts import WindowFacts
-from pytest_llmroof.analysis.losses import Losses, candidates, late_rank_possible, losses, only_work
+from pytest_llmroof.analysis.losses import (
+    Losses,
+    candidates,
+    clock_unknown,
+    late_rank_possible,
+    losses,
+    only_work,
+)
 from pytest_llmroof.analysis.measurement import Outcomes
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.scenarios import combined_name, combined_title, scenarios, without_scenario
@@ -138,6 +145,8 @@ def named(letters: tuple[str, ...], lost: Losses, attribution: Attribution, obse
     # Of one rank the tenth percentile of many alike collectives is the transfer, which leaves out a rank that is late
     # at times. The shortest of one collective over some of the ranks holds all waiting for another one.
     if confidence == "high" and "C" in letters and observed.ranks > 1 and late_rank_possible(attribution, observed):
+        confidence = "medium"
+    if confidence == "high" and clock_unknown(letters, attribution, observed):
         confidence = "medium"
     if observed.distortions or observed.mismatch(attribution.step_seconds) > threshold("step_mismatch"):
         confidence = _WEAKER[confidence]

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from pytest_llmroof.analysis.attribution import SCENARIO_OF_CAUSE, Attribution
+from pytest_llmroof.analysis.attribution import SCENARIO_OF_CAUSE, Attribution, Cause
 from pytest_llmroof.analysis.communication import communicates
 from pytest_llmroof.analysis.constants import threshold
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.roofline.deployment import Deployment
 
+_MEMORY: Final[tuple[Cause, ...]] = ("memory floor: weights", "memory floor: KV")
 #: Among the letters of a pool: it may be no loss at all.
 NO_LOSS: Final = ""
 
@@ -100,6 +101,12 @@ def late_rank_possible(attribution: Attribution, observed: Observed) -> bool:
     Where they are short on one rank, this is the one that comes last, and none that was not seen comes later.
     """
     return observed.partial and attribution.share("exposed communication: transport") >= threshold("lost_share")
+
+
+def clock_unknown(letters: tuple[str, ...], attribution: Attribution, observed: Observed) -> bool:
+    """Whether slow kernels may be healthy ones at a low clock: they compute, and nothing tells the clock."""
+    computes = attribution.share("compute floor", "interleaved prefill")
+    return "F" in letters and observed.clock is None and computes > attribution.share(*_MEMORY)
 
 
 def candidates(lost: Losses) -> tuple[str, ...]:
