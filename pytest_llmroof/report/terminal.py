@@ -31,9 +31,9 @@ _ASSUMED: Final = {
     "gpu": "GPU",
     "model": "model",
     "tensor_parallel": "tensor parallel",
-    "weights": "weights",
-    "kv_cache": "KV cache",
-    "compute": "compute",
+    "weights": "weights' precision",
+    "kv_cache": "KV cache precision",
+    "compute": "compute precision",
 }
 _NARROWEST: Final = 40
 #: What is left for the figure of a narrow line.
@@ -152,7 +152,7 @@ def scope_lines(windows: Sequence[Document], width: int = 80, verbosity: int = 0
 
 
 def scope_text(window: Document, verbosity: int = 0) -> str:
-    """``4 x NVIDIA H100 SXM5 80GB, bf16 989 TFLOP/s dense, 3.35 TB/s; Llama 3.1 70B bf16, TP 4; assumed: weights``.
+    """``4 x NVIDIA H100 SXM5 80GB, bf16 989 TFLOP/s dense, 3.35 TB/s; Llama 3.1 70B bf16, TP 4; assumed: model``.
 
     With ``-v`` also what of the model is not counted.
     """

@@ -112,7 +112,7 @@ def test_the_scope_line_says_what_is_assumed_and_which_boards_share_the_name() -
     window = window_document(made.assessment(deployment=assumed))
     assert scope_text(window) == (
         "4 x NVIDIA H100 SXM5 80GB, bf16 989 TFLOP/s dense, 3.35 TB/s; Llama 3.1 70B bf16, TP 4; "
-        "assumed: weights; other boards of that short name: h100-sxm5-64gb"
+        "assumed: weights' precision; other boards of that short name: h100-sxm5-64gb"
     )
 
 
@@ -129,7 +129,7 @@ def test_sizes_that_a_config_leaves_to_its_class_are_assumed() -> None:
     keys = {"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 32, "vocab_size": 100}
     partial = replace(made.TP4, model=model_from_config(keys, "ours"), provenance={"weights": "assumed"})
     window = window_document(made.assessment(deployment=partial))
-    said = "assumed: weights, hidden_size (its class's default), intermediate_size (its class's default)"
+    said = "assumed: weights' precision, hidden_size (its class's default), intermediate_size (its class's default)"
     assert said in scope_text(window)
     assert window["model"]["class_defaults"] == ["hidden_size", "intermediate_size"]
 

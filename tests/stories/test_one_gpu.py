@@ -67,7 +67,7 @@ def test_a_short_name_says_which_board(gate: Gate) -> None:
 def test_weights_given_in_bytes_are_of_no_assumed_precision(gate: Gate) -> None:
     run = gate(gates("decode.mbu >= 98%"))
     assert "8.03B parameters in 4.92 GB, TP 1 (assumed) on 1 x A100 SXM" in run.one_line
-    assert "8.03B parameters in 4.92 GB, TP 1; assumed: tensor parallel, KV cache" in run.one_line
+    assert "8.03B parameters in 4.92 GB, TP 1; assumed: tensor parallel, KV cache precision" in run.one_line
 
 
 def test_sixteen_bit_weights_cannot_be(gate: Gate) -> None:
