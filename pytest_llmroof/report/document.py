@@ -12,6 +12,7 @@ from pytest_llmroof.report.causes import attribution_document, diagnosis_documen
 from pytest_llmroof.report.measures import facts_document, measurements_document
 from pytest_llmroof.report.scope import asked_document, deployment_document, gpu_document, model_document
 from pytest_llmroof.report.verdicts import gate_document
+from pytest_llmroof.report.vocabulary import own_words
 from pytest_llmroof.report.wire import Document, cleaner, to_wire
 
 SCHEMA: Final = "llmroof.report/1"
@@ -54,7 +55,7 @@ def window_document(assessment: Assessment) -> Document:
         "change": None,
         "changes": {},
     }  # fmt: skip
-    wire: Document = to_wire(document, cleaner(spec))
+    wire: Document = to_wire(document, cleaner(spec, own_words()))
     return wire
 
 

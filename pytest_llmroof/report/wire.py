@@ -68,15 +68,18 @@ def to_wire(value: object, clean: Callable[[str], str] = visible) -> Any:
     raise TypeError(f"{type(value).__name__} has no place in a report")
 
 
-def cleaner(spec: WindowSpec) -> Callable[[str], str]:
+def cleaner(spec: WindowSpec, own_words: AbstractSet[str] = frozenset()) -> Callable[[str], str]:
     """What every text of a window's document passes: control characters, credentials and foreign paths are taken out.
 
     Rooms that write messages leave these out themselves; this is the last door before a file that people pass on.
+    A text that is one of ``own_words`` stays: it is a report's own, also where a header says the same or a part of it.
     """
     replacements = sorted(_replacements(spec), key=lambda pair: -len(pair[0]))
 
     @cache  # keys, units and operators come back with every gate
     def clean(text: str) -> str:
+        if text in own_words:
+            return text
         for secret, shown in replacements:
             text = text.replace(secret, shown)
         if "://" in text:

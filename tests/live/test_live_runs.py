@@ -67,12 +67,14 @@ def test_a_window_that_timed_out_is_not_measured_again(project: Any, server: Any
 
 
 def test_ctrl_c_in_a_window_leaves_a_report(project: Any, server: Any) -> None:
-    project.gates(window(server.url, "0.2s", "first") + "\n" + window(server.url, "60s", "second"))
+    project.gates(window(server.url, "0.2s", "first") + "\n" + window(f"{server.url}?2nd", "60s", "second"))
     process = begun(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--llmroof-report=report.json"],
         cwd=project.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
-    server.wait_for(8)  # the second one has begun: the first takes four or five scrapes
+    with server.changed:
+        begun_too = server.changed.wait_for(lambda: any("2nd" in path for path, _ in server.asked), timeout=120)
+    assert begun_too
     process.send_signal(signal.SIGINT)
     text, _ = process.communicate(timeout=300)
     assert process.returncode == 2

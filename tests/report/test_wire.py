@@ -112,6 +112,23 @@ def test_secrets_and_foreign_paths_reach_neither_document_nor_text() -> None:
     assert "https://host/metrics with" in text
 
 
+@pytest.mark.parametrize("tenant", ["second", "decode", "not run", "fraction"])
+def test_a_secret_that_is_a_word_of_reports_leaves_their_words_whole(tenant: str) -> None:
+    """A tenant may be called anything: fields, metrics, units and verdicts keep their names, and tell nothing of it."""
+    options = {"url": "https://host/metrics", "headers": {"X-Scope-OrgID": tenant}}
+    source = TelemetrySource("url", "https://host/metrics", options=options)
+    plain = window_document(made.assessment())
+    document = window_document(made.assessment(spec=made.spec(telemetry=(source,)), failure=f"{tenant} is refused"))
+    assert document.keys() == plain.keys()
+    for name, expected in plain["measurements"].items():
+        measured = document["measurements"][name]
+        assert measured.keys() == expected.keys()
+        assert (measured["value"], measured["unit"]) == (expected["value"], expected["unit"])
+    for field in ("metric", "unit", "verdict"):
+        assert [gate[field] for gate in document["gates"]] == [gate[field] for gate in plain["gates"]]
+    assert document["failure"] == "*** is refused"
+
+
 def test_an_absolute_path_of_a_model_stays_on_its_machine() -> None:
     document = window_document(made.assessment(spec=replace(made.spec(), model="/models/llama")))
     assert document["asked"]["model"] is None
