@@ -9,10 +9,10 @@ from typing import Final
 
 from pytest_llmroof.report.change_text import change_rows
 from pytest_llmroof.report.document import shown_word
-from pytest_llmroof.report.figures import precise
 from pytest_llmroof.report.files import write_whole
 from pytest_llmroof.report.headline import diagnosis_of, one_line
 from pytest_llmroof.report.inert import inert
+from pytest_llmroof.report.limits import limit_text
 from pytest_llmroof.report.release import (
     asked_in_words,
     blocks,
@@ -147,7 +147,7 @@ def _deviations(gate: Document) -> Iterator[str]:
     if word in ("pass", "fail", "warned") and gate["approximate"]:
         yield _closed(f"approximate: {inert(plain_reason(gate) or 'the measurement is not exact enough')}")
     if gate["default"] and word != "not run":
-        limit = precise(gate["limit_written"], gate["unit"])
+        limit = limit_text(gate)
         yield f"the limit of {inert(limit)} is the default, nobody set it."
     if gate["baseline"] and word != "not run":
         yield from (_closed(inert(one_line(condition))) for condition in gate["baseline"]["conditions"])

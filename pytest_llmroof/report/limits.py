@@ -20,7 +20,7 @@ def limit_text(gate: Document, basis: bool = False) -> str:
     With its ``basis``: ``0.97x baseline = 46.2 % (3 reports, median 47.6 %, spread 1.2 %)``.
     """
     limit, unit = gate["limit"], gate["unit"]
-    if gate["limit_kind"] == "absolute":
+    if gate["limit_kind"] == "absolute" and gate["limit_written"] is not None:
         return precise(gate["limit_written"], unit)
     written: str = gate["expression"].partition(gate["operator"])[2].strip() or gate["expression"]
     if limit is None:

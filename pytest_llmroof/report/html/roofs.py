@@ -107,10 +107,10 @@ def _ceilings(gpu: Document) -> tuple[Ceiling, ...]:
     """The highest first; precisions of one peak share a line."""
     own = gpu["precision"]
     # Reports of earlier versions hold the peak of the deployment's precision only.
-    peaks: Mapping[str, float] = {own: gpu["peak_flops_per_second"], **(gpu.get("peaks") or {})}
+    peaks: Mapping[str, float | None] = {own: gpu["peak_flops_per_second"], **(gpu.get("peaks") or {})}
     by_height: dict[float, list[str]] = {}
     for precision, peak in peaks.items():
-        if precision == own or precision in _DRAWN:
+        if peak is not None and (precision == own or precision in _DRAWN):
             by_height.setdefault(peak, []).append(precision)
     return tuple(
         Ceiling(tuple(precisions), peak, own in precisions)
