@@ -11,6 +11,8 @@ from pytest_llmroof.data import load
 from pytest_llmroof.units import MOST_DIGITS, Unit, format_quantity, number_of, same_printed
 from pytest_llmroof.units import precise as precise
 
+#: More of a whole than any report says, though a damaged one may.
+_MOST_SHARE: Final = 1e9
 #: Words for shares of a whole; a share within two points of one is called so.
 _SHARES: Final = [
     ("a tenth", Fraction(1, 10)),
@@ -79,7 +81,7 @@ def percentages(shares: Sequence[float], yields: Sequence[int] = ()) -> list[int
     What is then missing or too much is a point each of those at ``yields``, and of others only where there are too few:
     of those whose rounding was the worst first.
     """
-    exact = [share * 100 for share in shares]
+    exact = [min(share, _MOST_SHARE) * 100 for share in shares]
     result = [round(part) for part in exact]
     gap = round(sum(exact)) - sum(result)
     step = 1 if gap > 0 else -1
