@@ -107,7 +107,7 @@ def lengths_are_representative(window: Window, tokens: Tokens) -> bool:
     than the finished requests have, most belong to requests that reach beyond the window's edges.
     """
     finished = total(window, "generation_length")
-    if not finished or not tokens.generated or not (requests_at(window, 0) or requests_at(window, -1)):
+    if not finished or not tokens.generated or requests_at(window, 0) == 0 == requests_at(window, -1):
         return True
     return abs(tokens.generated / finished - 1) <= threshold("steady_lengths")
 
@@ -159,7 +159,7 @@ def _at_edge(window: Window, engine: Engine, gauge: str, sample: int) -> float |
 
 def _begun(window: Window, first: float | None) -> float | None:
     """Requests whose first output came, where these are all that were decoded: the window began idle."""
-    return first if window.since_start or not requests_at(window, 0) else None
+    return first if window.since_start or requests_at(window, 0) == 0 else None
 
 
 def _computed(engine: Engine, lost: bool) -> float | None:
