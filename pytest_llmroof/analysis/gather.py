@@ -207,7 +207,7 @@ def _context(window: Window, tokens: Tokens) -> Bounded | None:
         return context_from_blocks(window, tokens.hit_rate)
     if lengths_are_representative(window, tokens):
         return mean_context(tokens.mean_prompt, tokens.mean_output, coefficient_of_variation(_output_lengths(window)))
-    if tokens.first and not requests_at(window, 0) and tokens.prompt and tokens.generated:
+    if tokens.first and requests_at(window, 0) == 0 and tokens.prompt and tokens.generated:
         # It began idle and ended under load: every output stands behind a prompt of this window, most of them cut off.
         return mean_context(tokens.prompt / tokens.first, tokens.generated / tokens.first, UNKNOWN_CV)
     return context_from_blocks(window, tokens.hit_rate)

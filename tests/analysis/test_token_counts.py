@@ -69,7 +69,7 @@ def test_a_gauge_that_is_not_on_an_ends_page_does_not_tell_of_it() -> None:
 
 @pytest.mark.parametrize(
     ("running", "since_start", "mean"),
-    [((0.0, 2.0), False, 250), ((3.0, 2.0), False, None), ((3.0, 2.0), True, 250), (None, False, 250)],
+    [((0.0, 2.0), False, 250), ((3.0, 2.0), False, None), ((3.0, 2.0), True, 250), (None, False, None)],
 )
 def test_outputs_of_requests_that_began_are_those_of_a_window_that_began_idle(
     running: tuple[float, float] | None, since_start: bool, mean: float | None
@@ -139,10 +139,13 @@ def test_hits_are_told_where_every_engine_tells_them() -> None:
         (2600.0, (3.0, 0.0), False),
         (2600.0, (0.0, 0.0), True),  # nothing reaches beyond
         (0.0, (3.0, 2.0), True),
+        # Where no gauge tells of any only a steady load is known to be one.
+        (2000.0, None, True),
+        (2600.0, None, False),
     ],
 )
 def test_finished_requests_speak_for_all_where_few_reach_beyond_the_window(
-    generated: float, present: tuple[float, float], alike: bool
+    generated: float, present: tuple[float, float] | None, alike: bool
 ) -> None:
     made = window(engine(prompt=100, requests=10, output=200, present=present))
     assert lengths_are_representative(made, counted(generated=generated)) is alike
