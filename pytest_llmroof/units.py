@@ -151,7 +151,7 @@ def describe(unit: Unit) -> str:
 
 def format_quantity(value: float, unit: Unit, digits: int = 3) -> str:
     """For people: ``41.3 %``, ``26.2 ms``, ``145.0 GB``, ``3.35 TB/s``, ``28 400 tok``; ``digits`` significant ones."""
-    if math.isinf(value):
+    if math.isinf(value * 1e3):  # or what its printed form would round or scale to
         return "unbounded"
     if unit == "fraction":
         return f"{_number(value * 100, digits)} %"
@@ -190,6 +190,8 @@ def same_printed(short: str, long: str) -> bool:
 
 def number_of(text: str) -> float:
     """The number that a printed quantity starts with: ``28 400 tok`` -> 28400.0."""
+    if text == "unbounded":
+        return math.inf
     match = re.match(r"[-+]?\d+(?: \d{3})*(?:\.\d+)?", text)
     if match is None:
         raise ValueError(f"{text!r} does not start with a number")

@@ -17,8 +17,10 @@ from pytest_llmroof.units import (
     describe,
     format_quantity,
     grouped,
+    number_of,
     parse_as,
     parse_quantity,
+    same_printed,
     whole_of,
 )
 
@@ -71,6 +73,14 @@ def test_what_writes_no_whole_number(text: str) -> None:
     assert whole_of("0123") == 123
 
 
+def test_what_is_too_large_to_print_is_like_no_other_number() -> None:
+    shown = format_quantity(1.7e308, "fraction")
+    assert number_of(shown) == math.inf
+    assert same_printed(shown, "unbounded")
+    assert not same_printed(shown, "75 %")
+    assert not same_printed("75 %", shown)
+
+
 @pytest.mark.parametrize("value", [True, None, [], math.nan, math.inf])
 def test_what_is_no_number_is_no_quantity(value: object) -> None:
     with pytest.raises(UnitError):
@@ -101,6 +111,7 @@ def test_yaml_scalars() -> None:
         (12.4, "count", "12.4"),
         (1.98e9, "hertz", "1.98 GHz"),
         (math.inf, "seconds", "unbounded"),
+        (1.7e308, "fraction", "unbounded"),  # as a percentage it is
     ],
 )
 def test_prints(value: float, unit: Unit, text: str) -> None:

@@ -110,10 +110,10 @@ def _host_signs(found: Sequence[Part]) -> Iterator[Sign]:
     host = most.figures.host
     if host is None or _host_bound(most.shares) < _NOTABLE:
         return
-    times = {"waiting for the GPU": host.waiting, "in other calls of its API": host.calling,
-             "in none of them (Python, the scheduler)": host.elsewhere}  # fmt: skip
-    said = ", ".join(f"{share * 100:.0f} % {what}" for what, share in times.items() if share >= _WORTH_SAYING)
-    yield Sign(("D",), f"while the GPU had nothing submitted, the host was {said}", most.figures.location)
+    times = {"waiting for the GPU": host.waiting, "in other CUDA or HIP calls": host.calling,
+             "outside of such calls (Python, the scheduler)": host.elsewhere}  # fmt: skip
+    said = ", ".join(f"{what} for {share * 100:.0f} %" for what, share in times.items() if share >= _WORTH_SAYING)
+    yield Sign(("D",), f"of the time without work for the GPU, the host was {said}", most.figures.location)
 
 
 def _kernel_signs(found: Sequence[Part]) -> Iterator[Sign]:

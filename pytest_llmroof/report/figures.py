@@ -52,6 +52,8 @@ def distance(value: float, limit: float, unit: Unit, border: str | None = None) 
     ``border`` is how the limit is printed, where that is not ``precise``.
     """
     shown, border = apart(value, limit, unit), border or precise(limit, unit)
+    if "unbounded" in (shown, border):
+        return "far"
     if unit == "fraction":
         decimals = max(_decimals(shown), _decimals(border))
         points = f"{abs(number_of(shown) - number_of(border)):.{decimals}f}"

@@ -12,7 +12,7 @@ from typing import Final
 from pytest_llmroof.errors import LlmroofError, SourceError
 from pytest_llmroof.report.calibrate import calibrated
 from pytest_llmroof.report.files import print_whole
-from pytest_llmroof.report.json_report import load
+from pytest_llmroof.report.json_report import fitting, load_whole
 from pytest_llmroof.report.ratchet import ratcheted
 from pytest_llmroof.report.starter import starter
 from pytest_llmroof.report.wire import Document, visible
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace, command: Sequence[str] | None = None) -> in
             print_whole(((editor_line() if options.ratchet is None else "") + text).encode())
             return 0
     except LlmroofError as error:
-        print(f"init: {error}", file=sys.stderr)
+        print(f"init: {visible(str(error))}", file=sys.stderr)
         return _USAGE_ERROR
     print(
         "init: give --from=REPORT.json (with --ratchet=GATES.yaml to tighten that file), or both --model=NAME and "
@@ -77,8 +77,9 @@ def _text(options: argparse.Namespace, command: Sequence[str] | None) -> str | N
     if command is not None or (options.reports and named) or (options.ratchet and not options.reports):
         return None
     if options.reports:
-        reports = [(path.name, load(path, str(path))) for path in options.reports]
-        return calibrated(reports) if options.ratchet is None else _ratcheted(options.ratchet, reports)
+        reports = [(path.name, load_whole(path, str(path))) for path in options.reports]
+        with fitting(", ".join(map(str, options.reports))):
+            return calibrated(reports) if options.ratchet is None else _ratcheted(options.ratchet, reports)
     return starter(options.model, options.gpu) if named == 2 else None
 
 

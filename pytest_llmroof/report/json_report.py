@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,6 +66,18 @@ def load_whole(path: Path, shown: str | None = None) -> Document:
     # What others wrote may hold characters that no report of ours does.
     whole: Document = to_wire(document)
     return whole
+
+
+@contextlib.contextmanager
+def fitting(name: str) -> Iterator[None]:
+    """Code that takes the parts of a whole report for what they say: SourceError where they contradict each other.
+
+    Every part is of its kind then; who changed some of them by hand may still have made a report that cannot be.
+    """
+    try:
+        yield
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise SourceError(f"{name}: a damaged report: its parts contradict each other ({error})") from error
 
 
 def _parsed(text: str, name: str) -> Any:

@@ -22,7 +22,8 @@ from pytest_llmroof.report.wire import Document, visible
 FAMILIES: Final[Mapping[str, str]] = {
     "llmroof_info": "Which version wrote this page, and the labels of the run. Always 1.",
     "llmroof_report_timestamp_seconds": "When the report was made, Unix time.",
-    "llmroof_measurement": "What was measured, in the unit that the label names; shares are 0 to 1.",
+    "llmroof_measurement": "What was measured, in the unit that the label names; shares are 0 to 1. Absent where only "
+    "bounds are known.",
     "llmroof_measurement_low": "Low end of the measurement's interval.",
     "llmroof_measurement_high": "High end of the measurement's interval; absent where it is unbounded.",
     "llmroof_gate_judged": "1 where a value was held against the gate's limit, 0 where it could not be.",
@@ -88,10 +89,16 @@ _Sample = tuple[str, Labels, float | None]
 def _measurements(window: Document) -> Iterator[_Sample]:
     for metric, measured in window["measurements"].items():
         labels = {"metric": metric, "unit": measured["unit"]}
-        yield "llmroof_measurement", labels, measured["value"]
+        # Where only an end of the interval is known, no figure is exported that a dashboard would take for the value.
+        yield "llmroof_measurement", labels, None if _is_end(measured) else measured["value"]
         if measured["value"] is not None:
             yield "llmroof_measurement_low", labels, measured["low"]
             yield "llmroof_measurement_high", labels, measured["high"]
+
+
+def _is_end(measured: Document) -> bool:
+    value, low, high = measured["value"], measured["low"], measured["high"]
+    return low != high and value in (low, high)
 
 
 def _gates(window: Document) -> Iterator[_Sample]:

@@ -13,7 +13,7 @@ from typing import Final
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.formats import REPORT_WRITERS
 from pytest_llmroof.report.files import print_whole
-from pytest_llmroof.report.json_report import load_whole
+from pytest_llmroof.report.json_report import fitting, load_whole
 from pytest_llmroof.report.wire import Document, visible
 
 _USAGE_ERROR: Final = 2
@@ -77,9 +77,7 @@ def _write(document: Document, name: str, ending: str, path: Path) -> None:
     module, _, function = REPORT_WRITERS[ending].partition(":")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        getattr(import_module(module), function)(path, document)
+        with fitting(name):
+            getattr(import_module(module), function)(path, document)
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror or error}") from None
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        # Every part is of its kind, and still they do not fit together: somebody changed it by hand.
-        raise SourceError(f"{name}: a damaged report: its parts contradict each other ({error})") from error

@@ -16,6 +16,7 @@ import urllib3
 
 from pytest_llmroof.advice import AnyAdvice
 from pytest_llmroof.errors import SourceError
+from pytest_llmroof.telemetry.certificates import unusable_file
 from pytest_llmroof.telemetry.endpoint import Endpoint
 from pytest_llmroof.telemetry.patience import PASSING, Unavailable
 
@@ -78,6 +79,10 @@ def transport_error(endpoint: Endpoint, error: Exception) -> SourceError:
         return SourceError(f"the proxy to {endpoint.shown} failed", "check HTTP_PROXY, HTTPS_PROXY and NO_PROXY")
     if is_a(socket.gaierror, urllib3.exceptions.NameResolutionError):
         return SourceError(f"the host name can't be resolved: {endpoint.shown}", "check its spelling and the resolver")
+    if type(error) is OSError or is_a(ssl.SSLError):
+        unusable = unusable_file(endpoint)
+        if unusable is not None:
+            return unusable
     if is_a(ssl.SSLCertVerificationError):
         remedy = "set REQUESTS_CA_BUNDLE to the CA that signed it (or switch verification off)"
         return SourceError(f"the certificate is not trusted {where}", remedy)

@@ -119,8 +119,8 @@ def test_what_the_host_did_meanwhile_and_which_kernels_ran() -> None:
     said = {sign.letters: sign.statement for sign in observed.signs}
     # Half a per cent is not worth saying, nor are the fourth kind and what is below a twentieth.
     assert said == {
-        ("D",): "while the GPU had nothing submitted, the host was 40 % in other calls of its API, 60 % in none of "
-        "them (Python, the scheduler)",
+        ("D",): "of the time without work for the GPU, the host was in other CUDA or HIP calls for 40 %, outside of "
+        "such calls (Python, the scheduler) for 60 %",
         ("F",): "of the time of kernels and copies 60 % GEMM, 20 % attention",
     }
     # Less than a twentieth of the step for the host: what it did is no matter. Replays whole hide their kernels.

@@ -36,6 +36,7 @@ from pytest_llmroof.gates.spec import WindowSpec
 from pytest_llmroof.profiles.finding import find_profiles
 from pytest_llmroof.profiles.reading import read_profile
 from pytest_llmroof.report import json_report
+from pytest_llmroof.report.calibrate import calibrated
 from pytest_llmroof.report.document import report_document, window_document
 from pytest_llmroof.report.terminal import summary_lines
 from pytest_llmroof.resolve import resolve
@@ -153,7 +154,7 @@ def report(folder: Path, seed: Seed, content: bytes) -> None:
         read_report(path, path.name)
     with _refused():
         document = json_report.load_whole(path)
-        for write in _renderings():
+        for write in (*_renderings(), _gate_file):
             write(document).encode()
 
 
@@ -166,6 +167,11 @@ def _renderings() -> tuple[Callable[[Mapping[str, Any]], str], ...]:
 
     rendered: Sequence[Any] = (checklist.rendered, junit.rendered, promfile.rendered, github.summary, html.render)
     return (*rendered, lines)
+
+
+def _gate_file(document: Mapping[str, Any]) -> str:
+    with json_report.fitting("report.json"):
+        return calibrated([("report.json", dict(document))])
 
 
 def gate_file(folder: Path, seed: Seed, content: bytes) -> None:

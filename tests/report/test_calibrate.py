@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -241,3 +242,43 @@ def test_what_cannot_be_done_is_one_sentence(
 
 def test_reports_can_be_read_by_other_programs() -> None:
     assert json.loads(json.dumps(report()))["windows"][0]["asked"]["deployment"] == {"tensor_parallel": 4}
+
+
+def _leaves(part: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The place of each value of a document, however deep."""
+    inner: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(part, dict):
+        inner = part.items()
+    elif isinstance(part, list):
+        inner = enumerate(part)
+    for key, value in inner:
+        yield (*path, key)
+        yield from _leaves(value, (*path, key))
+
+
+def test_a_damaged_report_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = json.dumps(report(made.verdict(made.gate(), made.mbu(), "pass")))
+    path = tmp_path / "report.json"
+    refused = 0
+    places = [place for place in _leaves(json.loads(whole)) if not {"diagnosis", "attribution"} & set(place)]
+    changes: tuple[Any, ...] = ("lost", "text", 1e300, None, [], "\ud800", -1)
+    for (*outer, last), change in zip(places, itertools.cycle(changes), strict=False):
+        document = json.loads(whole)
+        part = document
+        for key in outer:
+            part = part[key]
+        if change == "lost":
+            del part[last]
+        else:
+            part[last] = change
+        path.write_text(json.dumps(document))
+        code = main(["init", f"--from={path}"])
+        out, err = capsys.readouterr()
+        if code == 0:
+            assert "gates:" in out
+            continue
+        refused += 1
+        assert (code, out) == (2, "")
+        assert len(err.splitlines()) == 1
+        assert err.startswith(f"init: {path}: ") or "no limit is supported" in err
+    assert refused > 50

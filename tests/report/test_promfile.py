@@ -91,6 +91,17 @@ def test_an_unbounded_interval_has_no_high_end() -> None:
     assert value(found, "llmroof_measurement_high", metric="ttft.p99", unit="seconds") is None
 
 
+def test_where_only_bounds_are_known_no_value_is_exported() -> None:
+    # Scraped at two idle ends: the cache was used to 0 % at least and to 100 % at most. A dashboard must not show 0 %.
+    largest = made.measured("kv_cache.usage.max", 0.0, 0.0, 1.0, "fraction", samples=0, judged_by="bounds")
+    window = window_document(made.assessment(outcomes={"kv_cache.usage.max": largest}))
+    found = series(promfile.rendered(report_document([window], labels={}, created="")))
+    labels = {"metric": "kv_cache.usage.max", "unit": "fraction"}
+    assert value(found, "llmroof_measurement", **labels) is None
+    assert value(found, "llmroof_measurement_low", **labels) == 0.0
+    assert value(found, "llmroof_measurement_high", **labels) == 1.0
+
+
 def test_nothing_measured_is_a_page_that_says_so() -> None:
     window = window_document(
         made.assessment(
