@@ -36,7 +36,7 @@ def devices(facts: WindowFacts) -> tuple[str, ...]:
 def more_at_work(facts: WindowFacts) -> Mismatch | None:
     """More GPUs of one host at work than the deployment has, where its degree was assumed."""
     hardware, deployment = facts.window.hardware, facts.deployment
-    if hardware is None or degree_known(deployment) or deployment.model is None:
+    if hardware is None or degree_known(deployment):
         return None
     for host, gpus in by_host(of_one_kind(whole(hardware, deployment), deployment)).items():
         busy = [gpu for gpu in gpus if at_work(gpu)]

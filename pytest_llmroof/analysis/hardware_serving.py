@@ -11,8 +11,8 @@ from pytest_llmroof.advice import AnyAdvice
 from pytest_llmroof.analysis.constants import counter_constant
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.hardware import activity
-from pytest_llmroof.roofline.catalogue import accelerator_for_device
 from pytest_llmroof.roofline.deployment import Deployment
+from pytest_llmroof.roofline.devicenames import kinship
 from pytest_llmroof.telemetry.hardware import Gpu, Hardware
 from pytest_llmroof.telemetry.told import devices_told
 from pytest_llmroof.telemetry.window import Engine, Window
@@ -95,15 +95,10 @@ def of_one_kind(gpus: Sequence[Gpu], deployment: Deployment) -> list[Gpu]:
     accelerator = deployment.accelerator
     if accelerator is None:
         return list(gpus)
-    ours = [
-        gpu
-        for gpu in gpus
-        if gpu.device_name is not None
-        and (
-            gpu.device_name in accelerator.device_names
-            or ((known := accelerator_for_device(gpu.device_name)) is not None and known.name == accelerator.name)
-        )
-    ]
+    kin = [(gpu, kinship(gpu.device_name, accelerator)) for gpu in gpus if gpu.device_name is not None]
+    ours = [gpu for gpu, how in kin if how == "same"]
+    if not ours and accelerator.confidence != "given":
+        ours = [gpu for gpu, how in kin if how == "untold"]
     rest = any(at_work(gpu) for gpu in ours) or not any(at_work(gpu) for gpu in gpus)
     return ours if ours and rest else list(gpus)
 

@@ -26,7 +26,7 @@ def more_ranks(facts: WindowFacts) -> Belied | None:
 
     A rank of a larger world counts where nobody gave the degree: others may take part in the same world.
     """
-    if facts.profile is None or facts.deployment.model is None:
+    if facts.profile is None:
         return None
     timelines, deployment = facts.profile.timelines, facts.deployment
     ranks = len({one.rank for one in timelines if one.rank is not None})

@@ -136,6 +136,16 @@ def test_a_host_with_another_kind_beside_is_sound() -> None:
     assert isinstance(of("decode.mbu", deployment(model="llama-3.1-8b", gpu="a100"), *wrong, window_=both), Impossible)
 
 
+def test_a_name_that_may_be_the_gpu_s_is_taken_before_one_that_cannot() -> None:
+    # "NVIDIA H100" is printed by boards of several sizes; the T400 drives a display, and no counter tells work.
+    beside = (gpu(0, device="NVIDIA H100", sm_clock_hertz=1.83e9), gpu(1, device="NVIDIA T400 4GB", sm_clock_hertz=1e9))
+    assert isinstance(of("decode.mbu", deployment(model="llama-3.1-8b"), *beside), Measurement)
+    alone = of("decode.mbu", deployment(model="llama-3.1-8b"), beside[1])
+    assert isinstance(alone, Impossible)
+    assert alone.reason == "the telemetry's device is NVIDIA T400 4GB, the gpu given h100-sxm5-80gb"
+    assert isinstance(of("hardware.clock", deployment(model="llama-3.1-8b"), beside[1]), Impossible)
+
+
 def test_more_gpus_at_work_than_assumed_is_impossible() -> None:
     found = of("decode.mbu", assumed(), *gpus(4, gr_engine=0.95, dram=0.5))
     assert isinstance(found, Impossible)
@@ -144,7 +154,8 @@ def test_more_gpus_at_work_than_assumed_is_impossible() -> None:
     )
     assert "(tensor_parallel 4 would fit)" in found.check
     # Figures per GPU are wrong, too; the counters' own are of those at work.
-    assert isinstance(of("output.tokens_per_second.per_gpu", assumed(), *gpus(4, gr_engine=0.95)), Impossible)
+    for model in (assumed(), replace(assumed(), model=None)):  # which they do not need
+        assert isinstance(of("output.tokens_per_second.per_gpu", model, *gpus(4, gr_engine=0.95)), Impossible)
     assert isinstance(of("hardware.mbu", assumed(), *gpus(4, gr_engine=0.95, dram=0.5)), Measurement)
 
 
