@@ -13,7 +13,13 @@ from pytest_llmroof.analysis.floors import decode_step
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.prompts import counted_prompt_steps
 from pytest_llmroof.analysis.residency import context_from_blocks
-from pytest_llmroof.analysis.tokens import Tokens, count_tokens, lengths_are_representative, requests_at
+from pytest_llmroof.analysis.tokens import (
+    Tokens,
+    count_tokens,
+    finished_requests,
+    lengths_are_representative,
+    requests_at,
+)
 from pytest_llmroof.telemetry.window import Engine, Histogram, Series, Window
 
 NOTHING = deployment(None, None)
@@ -37,6 +43,46 @@ def test_requests_are_those_that_began_else_those_that_ended() -> None:
     ended = count_tokens(window(bare(finished={"stop": 10.0})))
     assert (ended.mean_prompt, ended.mean_output, ended.first) == (100, 200, None)
     assert count_tokens(window(bare())).mean_prompt is None
+
+
+def test_finished_requests_by_the_first_that_tells_them() -> None:
+    def finished(**kept: Any) -> float | None:
+        return finished_requests(window(engine_of(**kept), replace(engine_of(**kept), identity="engine 1")))
+
+    reasons, ended = {"stop": 10.0, "abort": 2.0}, {"e2e": around(2.0, 7)}
+    assert finished(counters={"requests_finished": 9.0}, finished=reasons, histograms=ended) == 18
+    assert finished(finished=reasons, histograms=ended) == 24
+    assert finished(histograms=ended) == 14
+    assert finished() is None
+
+
+def engine_of(**kept: Any) -> Engine:
+    return Engine("engine 0", "m", **kept)
+
+
+def test_a_sum_needs_every_engine() -> None:
+    counting, silent = engine_of(counters={"decode_tokens": 500.0}), replace(engine_of(), identity="engine 1")
+    also = replace(counting, identity="engine 1")
+    assert count_tokens(window(counting, also)).counted_decodes == 1000
+    assert count_tokens(window(counting, silent)).counted_decodes is None
+    assert count_tokens(window(silent)).counted_decodes is None
+
+
+def test_of_outputs_of_unknown_length_the_longest_sequence_of_any_engine_is_the_bound() -> None:
+    def holding(longest: float, name: str) -> Engine:
+        gauges = {"running": Series((0.0, 60.0), (3.0, 2.0)), "longest_sequence": Series((0.0, 60.0), (90.0, longest))}
+        return replace(bare(gauges=gauges), identity=name)
+
+    made = window(holding(300.0, "engine 0"), holding(500.0, "engine 1"), conventions=frozenset({"tokens_at_finish"}))
+    assert count_tokens(made).outputs_in_flight == (6 * 500, 4 * 500)
+
+
+def test_prompt_tokens_that_came_damaged_are_not_made_up_from_others() -> None:
+    computed = {"prompt_tokens_computed": 900.0}
+    sound, damaged = engine_of(counters=computed), engine_of(counters=computed, unusable={"prompt_tokens": "it fell"})
+    assert count_tokens(window(sound)).prompt == 900
+    assert count_tokens(window(damaged)).prompt is None
+    assert count_tokens(window(sound, replace(damaged, identity="engine 1"))).prompt is None
 
 
 def present(one: Engine, *others: Engine, **changes: Any) -> tuple[float | None, float | None]:
