@@ -46,6 +46,9 @@ def test_a_replay_gives_what_was_measured_live(archive: Path, run: Gate, live: s
     for name in [name for name in values if name.endswith(".max")]:
         # When this was recorded the largest value of a histogram was still its bucket's lower bound alone.
         values[name] = max(values[name], values.get(name.replace(".max", ".mean"), 0.0))
+    # And prompts in flight at its ends, which are in no lower bound any more, were in that of their bytes.
+    then_mbu, now_mbu = values.pop("prefill.mbu", None), now["measurements"].get("prefill.mbu")
+    assert then_mbu is None or now_mbu["low"] <= then_mbu <= (now_mbu["high"] or 1.0)
     assert {name: now["measurements"][name]["value"] for name in values} == values
 
 
