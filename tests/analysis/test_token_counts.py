@@ -11,7 +11,7 @@ from made_windows import around, deployment, engine, window
 
 from pytest_llmroof.analysis.floors import decode_step
 from pytest_llmroof.analysis.gather import gather
-from pytest_llmroof.analysis.prompts import counted_prompt_steps
+from pytest_llmroof.analysis.prompts import counted_prompt_steps, in_steps
 from pytest_llmroof.analysis.residency import context_from_blocks
 from pytest_llmroof.analysis.tokens import (
     Tokens,
@@ -254,6 +254,18 @@ def test_where_nothing_decodes_all_steps_hold_prompts() -> None:
     prefill = gather(window(made), NOTHING).prefill
     assert prefill is not None
     assert (prefill.steps.value, prefill.estimated) == (10, False)
+
+
+def test_prompts_are_computed_behind_what_the_cache_held_of_them() -> None:
+    # Of ten prompts of 100 tokens 400 were computed: 40 of each behind 60, all ten in one step; in 20 steps 20 tokens
+    # each, behind 60 and half of the other 20.
+    prefill = gather(window(engine(prompt=100, requests=10, computed=400)), NOTHING).prefill
+    assert prefill is not None
+    assert prefill.steps.value == 1
+    (together,) = prefill.step.prefills
+    assert (together.tokens, together.cached, together.sequences) == pytest.approx((40, 60, 10))
+    (chunk,) = in_steps(prefill, 20.0).prefills
+    assert (chunk.tokens, chunk.cached, chunk.sequences, chunk.logits) == pytest.approx((20, 70, 1, 0.5))
 
 
 def cached(usage: tuple[float, ...], running: tuple[float, ...]) -> Window:
