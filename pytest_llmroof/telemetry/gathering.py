@@ -77,8 +77,6 @@ class GatheredHistogram:
 
     def buckets(self) -> Buckets:
         """What was gathered, checked. A histogram with nothing but sum and count has one bucket, up to inf."""
-        if self.negative:
-            raise Unusable("has less than nothing in one of its series")
         if self.sum is None or not math.isfinite(self.sum):
             raise Unusable("has no sum")
         cumulative = dict(self.cumulative)
@@ -99,6 +97,8 @@ class GatheredHistogram:
             raise Unusable("has buckets that are not cumulative")
         if self.count is not None and abs(self.count - counts[-1]) > 1 + _TORN * counts[-1]:
             raise Unusable(f"counts {self.count:.15g} observations, and {counts[-1]:.15g} in its buckets")
+        if self.negative:
+            raise Unusable("has less than nothing in one of its series")
         return Buckets(bounds, counts, self.sum)
 
 
