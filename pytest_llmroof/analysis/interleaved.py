@@ -38,6 +38,9 @@ def prompts_in(facts: WindowFacts, decode: DecodeFacts, observed: Observed | Non
     prompts were looked at.
     """
     total, floors = decode.step_seconds.value, decode.interleaved
+    if observed is not None and observed.by == "profile":
+        # Beside what was observed; an estimate alone stays the one that floors and baselines are made of.
+        floors = floors.scaled(_waiting(facts, decode))
     longer = _longer(facts, decode, observed)
     longest = math.inf if longer is None else longer
     least, most = min(floors.low, longest), min(floors.high, longest)
@@ -48,6 +51,19 @@ def prompts_in(facts: WindowFacts, decode: DecodeFacts, observed: Observed | Non
     why = f"{_UNPROFILED}; {_UNCOUNTED}" if maybe else _UNPROFILED
     rest = Part("not attributed", longer - least, False, why, maybe | {"unprofiled steps"})
     return Prompts(floor, rest, total - longer)
+
+
+def _waiting(facts: WindowFacts, decode: DecodeFacts) -> float:
+    """Sequences that wait for a counted step with prompts, over those of a decode step: at the most.
+
+    Those whose prompts it computes wait for no output. All that were ever seen, less these, may.
+    """
+    prefill = facts.prefill
+    seen = [engine.gauges["running"].values for engine in facts.window.engines if "running" in engine.gauges]
+    if prefill is None or prefill.estimated or not prefill.steps.value or facts.deployment.replicas > 1 or not seen:
+        return 1.0
+    most, at_once = max(map(max, seen)), prefill.requests / prefill.steps.value
+    return min(1.0, max(0.0, most - at_once) / decode.batch.value) if most >= decode.batch.value else 1.0
 
 
 def _longer(facts: WindowFacts, decode: DecodeFacts, observed: Observed | None) -> float | None:

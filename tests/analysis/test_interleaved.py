@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hand_facts import decoding, exactly, llama_8b
+from hand_facts import decoding, engine, exactly, llama_8b, series
 
 from pytest_llmroof.analysis.attribute import attribute_decode
 from pytest_llmroof.analysis.facts import DecodeFacts, PrefillFacts, WindowFacts
@@ -154,6 +154,20 @@ def test_a_much_shorter_step_is_of_the_same_load_where_steps_with_prompts_explai
     found = attribute_decode(facts, seen)
     assert found is not None
     assert found.may_be("unprofiled steps") is told
+
+
+@pytest.mark.parametrize(("running", "part"), [(16.0, 6.0 / 12.4), (40.0, 1.0), (8.0, 1.0), (None, 1.0)])
+def test_sequences_at_their_prompts_do_not_wait_for_them(running: float | None, part: float) -> None:
+    """100 prompts in 10 steps, ten at once: of 16 sequences ever seen six may wait, where 12.4 decode in a step.
+
+    Of 40 all 12.4 may; a gauge that saw fewer than the batch, or none, tells nothing.
+    """
+    facts = decoding(llama_8b(), STEP, interleaved=0.9e-3)
+    gauges = {"running": series(running, running)} if running is not None else {}
+    seen = replace(facts.window, engines=(engine(gauges=gauges),))
+    facts = replace(facts, window=seen, prefill=prompts(10_240, 100, exactly(10.0)))
+    assert share(facts, "interleaved prefill", SEEN) == pytest.approx(0.1 * part)
+    assert share(facts, "interleaved prefill", None) == pytest.approx(0.1)
 
 
 def test_in_a_mixed_window_the_steps_that_only_decode_tell() -> None:
