@@ -268,6 +268,19 @@ def test_prompts_are_computed_behind_what_the_cache_held_of_them() -> None:
     assert (chunk.tokens, chunk.cached, chunk.sequences, chunk.logits) == pytest.approx((20, 70, 1, 0.5))
 
 
+@pytest.mark.parametrize(
+    ("longest", "requests"),
+    [((90.0, 300.0), 1000 / 300), ((300.0, 90.0), 1000 / 300), ((2000.0,), 1), ((0.0,), 1), ((), 1)],
+)
+def test_requests_that_nothing_counts_are_no_fewer_than_the_longest_allows(
+    longest: tuple[float, ...], requests: float
+) -> None:
+    gauge = {"longest_sequence": Series(tuple(float(at) for at in range(len(longest))), longest)} if longest else {}
+    prefill = gather(window(engine_of(counters={"prompt_tokens": 1000.0}, gauges=gauge)), NOTHING).prefill
+    assert prefill is not None
+    assert prefill.requests == pytest.approx(requests)
+
+
 def cached(usage: tuple[float, ...], running: tuple[float, ...]) -> Window:
     """1 000 blocks of 16 tokens."""
     times = tuple(float(number) for number in range(len(usage)))
