@@ -41,7 +41,8 @@ def kinship(device: str, gpu: Accelerator) -> Kinship:
     own = [tuple(_words(name)) for name in _names(gpu)]
     models = _models(words)
     if models:
-        return "untold" if models & {model for name in own for model in _models(name)} else "other"
+        ours = {model for name in own for model in _models(name)}
+        return "untold" if any(_of_family(model, mine) for model in models for mine in ours) else "other"
     series = set(words) & _series()
     return "other" if series - {word for name in own for word in name} else "untold"
 
@@ -53,6 +54,11 @@ def _words(name: str) -> Iterator[str]:
 
 def _models(words: tuple[str, ...]) -> set[str]:
     return {word for word in words if any(char.isdigit() for char in word) and not _NO_MODEL.fullmatch(word)}
+
+
+def _of_family(model: str, mine: str) -> bool:
+    """Whether a model is this one, or the family of it without the letter behind: ``MI300`` of an MI300X."""
+    return model == mine or (mine.startswith(model) and mine[len(model) :].isalpha())
 
 
 def _names(gpu: Accelerator) -> Iterator[str]:

@@ -27,6 +27,7 @@ def test_every_device_name_of_the_catalogue_is_of_its_own_accelerator() -> None:
         ("NVIDIA GB200 NVL72", "gb200"),
         ("Gaudi3 HL-325", "gaudi3"),
         ("AMD Instinct MI300X HC", "mi300x"),
+        ("AMD INSTINCT MI300 (MCM) OAM AC MBA", "mi300x"),  # its family, as firmware calls the card
         # Names that say no model: any device of that vendor, or of one that is not told, may print them.
         ("NVIDIA Graphics Device", "h100"),
         ("AMD Radeon Graphics", "mi300x"),
