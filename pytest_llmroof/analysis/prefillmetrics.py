@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import Final
 
 from pytest_llmroof.analysis.busytime import is_bound
+from pytest_llmroof.analysis.decodebounds import as_lower_bound
 from pytest_llmroof.analysis.facts import PrefillFacts, WindowFacts
 from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome
 from pytest_llmroof.analysis.prompts import prompt_step
 from pytest_llmroof.analysis.sources import Roofs, convention, fits_cache, in_cache, not_exported, roofs, source
 from pytest_llmroof.analysis.thresholds import remedy
 from pytest_llmroof.analysis.timebase import BOUND, TimeBase, apart, over, time_base
-from pytest_llmroof.analysis.tokens import EDGES, HITS, count_tokens
+from pytest_llmroof.analysis.tokens import EDGES, HITS, UNTOLD, count_tokens
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.roofline.cost import model_flops, step_cost
 from pytest_llmroof.roofline.roof import achievable
@@ -63,9 +64,9 @@ def _mfu(facts: WindowFacts, prefill: PrefillFacts, against: Roofs) -> Outcome:
 
 def _settled(facts: WindowFacts, measured: Measurement, prefill: PrefillFacts) -> Measurement:
     """The measurement, with what would tell the prompts in flight at the window's ends, or the cached ones."""
-    if math.isinf(prefill.tokens.high):
-        return replace(measured, settle=EDGES)
-    return measured if count_tokens(facts.window).hits_told else replace(measured, settle=HITS)
+    if not count_tokens(facts.window).hits_told:
+        return as_lower_bound(measured, UNTOLD, HITS)
+    return replace(measured, settle=EDGES) if math.isinf(prefill.tokens.high) else measured
 
 
 def _mbu(facts: WindowFacts, prefill: PrefillFacts, against: Roofs) -> Outcome:

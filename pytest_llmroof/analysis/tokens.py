@@ -8,12 +8,15 @@ from typing import Final
 
 from pytest_llmroof.analysis.thresholds import threshold
 from pytest_llmroof.bounded import Bounded
+from pytest_llmroof.telemetry.runs import same_load
 from pytest_llmroof.telemetry.window import Engine, Window
 
 #: What to do where nothing tells how many requests were in flight at a window's ends.
 EDGES: Final = "keep the engine's gauge of running requests: without it nothing tells what was in flight at the ends"
 #: The same where nothing tells which prompt tokens came from a prefix cache.
 HITS: Final = "measure prompts that no cache holds (llmroof_probe.prefill), or a release that counts cached tokens"
+#: Why nothing is known but the ends then.
+UNTOLD: Final = "nothing counts which prompt tokens a prefix cache held, and so how many were computed"
 
 
 @dataclass(frozen=True)
@@ -73,14 +76,17 @@ class Tokens:
             return None
         before, after = self.in_flight
         least = self.computed if self.hits_told else min(self.computed, self.first or self.finished or 0.0)
-        return Bounded(self.computed, max(0.0, least - before), self.computed + after)
+        most = self.computed if self.hits_told else max(self.computed, self.prompt or 0.0)
+        return Bounded(self.computed, max(0.0, least - before), most + after)
 
 
 def count_tokens(window: Window) -> Tokens:
     """The tokens of all engines of a window (``window.only(engine)`` for one)."""
     prompt, generated = window.counter("prompt_tokens"), window.counter("generation_tokens")
     lost = _is_unusable(window, "prompt_tokens_cached")
-    computed = _summed([_computed(engine, lost) for engine in window.engines])
+    hits_told = all(map(_tells_hits, window.engines))
+    fresh = None if hits_told else _fresh(window)
+    computed = _summed([_computed(engine, lost) for engine in window.engines]) if fresh is None else fresh
     first = observations(window, "ttft")
     finished = finished_requests(window)
     mean_prompt = _mean(window, "prompt_length") or _ratio(prompt, first or finished)
@@ -94,7 +100,7 @@ def count_tokens(window: Window) -> Tokens:
         mean_prompt=mean_prompt,
         mean_output=mean_output,
         in_flight=_in_flight(window, mean_prompt),
-        hits_told=all(map(_tells_hits, window.engines)),
+        hits_told=hits_told or fresh is not None,
         counted_decodes=_of_all(window, "decode_tokens"),
         outputs_in_flight=_outputs_in_flight(window, mean_output),
     )
@@ -157,6 +163,14 @@ def _at_edge(window: Window, engine: Engine, gauge: str, sample: int) -> float |
     return series.values[sample] if series.times[sample] == edge else None
 
 
+def _fresh(window: Window) -> float | None:
+    """Prompt tokens that were computed as the client knows, where it was all of the load and let no cache hold any."""
+    client = window.client
+    if client is None or client.computed_tokens is None or same_load(window, client) is not True:
+        return None
+    return client.computed_tokens
+
+
 def _begun(window: Window, first: float | None) -> float | None:
     """Requests whose first output came, where these are all that were decoded: the window began idle."""
     return first if window.since_start or requests_at(window, 0) == 0 else None
@@ -184,14 +198,18 @@ def _computed(engine: Engine, lost: bool) -> float | None:
 
 
 def tells_hits(window: Window) -> bool:
-    """Whether every engine tells what it found in its cache: without that, that nothing was found is no fact."""
-    return window.counter("prompt_tokens") is not None and all(map(_tells_hits, window.engines))
+    """Whether every engine tells what it found in its cache, be it of late: else that nothing was is no fact."""
+    engines = window.engines
+    return window.counter("prompt_tokens") is not None and all(
+        _tells_hits(engine) or "prefix_hit_rate" in engine.gauges for engine in engines
+    )
 
 
 def _tells_hits(engine: Engine) -> bool:
+    """Whether it counts them. A gauge is of its last batch, or of all time: of this window it is a guess."""
     if any(name in engine.counters for name in ("prompt_tokens_computed", "prompt_tokens_cached", "prefix_hits")):
         return True
-    return "computed_length" in engine.histograms or "prefix_hit_rate" in engine.gauges
+    return "computed_length" in engine.histograms and _all_counted(engine)
 
 
 def _all_counted(engine: Engine) -> bool:

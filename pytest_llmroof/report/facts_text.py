@@ -117,7 +117,9 @@ def _duration(window: Document, facts: Mapping[str, Any]) -> str | None:
 def _window_parts(window: Document, facts: Mapping[str, Any]) -> Iterator[str]:
     decode, phase = facts["decode"], window["phase"]
     if phase != "decode" and facts["computed_prompt_tokens"]:
-        yield f"{grouped(facts['computed_prompt_tokens'])} prompt tokens computed"
+        # Where nothing tells what a prefix cache held, all of them may have been computed, or few.
+        computed = " computed" if facts["prefix_hit_rate"] is not None else ""
+        yield f"{grouped(facts['computed_prompt_tokens'])} prompt tokens{computed}"
     if facts["generated_tokens"] is not None:
         yield f"{grouped(facts['generated_tokens'])} output tokens"
     if (facts["replicas"] or 1) > 1:
