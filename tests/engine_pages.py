@@ -229,6 +229,25 @@ def trtllm(
     return page.text
 
 
+def trtllm_configured(
+    done: float,
+    at: float | None,
+    *,
+    parallel: Mapping[str, str] | None = None,
+    model: Mapping[str, str] | None = None,
+    cache: Mapping[str, str] | None = None,
+) -> str:
+    """The same with what the server says of itself: TP 8 on B200, weights and cache in fp8."""
+    labels = {"model_name": "m", "engine_type": "pytorch"}
+    split = {"tensor_parallel_size": "8", "pipeline_parallel_size": "1", "expert_parallel_size": "None"}
+    weights = {"model": "/models/llama", "dtype": "bfloat16", "quantization": "FP8", "gpu_type": "NVIDIA B200"}
+    info = Exposition("trtllm_")
+    info.gauge("parallel_config_info", 1.0, **{**labels, **split, "gpu_count": "8", **(parallel or {})})
+    info.gauge("model_config_info", 1.0, **{**labels, **weights, **(model or {})})
+    info.gauge("kv_cache_config_info", 1.0, **{**labels, "page_size": "64", "cache_dtype": "fp8", **(cache or {})})
+    return trtllm(done, at) + info.text
+
+
 def lmdeploy(done: float, at: float | None, *, requests: int = 50, output: int = 101) -> str:
     """LMDeploy: its iteration histogram counts outputs of requests, not steps; running totals are gauges."""
     page = Exposition("lmdeploy:", at)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from benchmark_files import vllm_result, write
-from engine_pages import Exposition, sglang, trtllm
+from engine_pages import sglang, trtllm_configured
 from engine_pages import write as write_pages
 from made_windows import deployment, engine, window
 
@@ -120,28 +120,10 @@ def test_expert_ranks_of_a_mixture(tmp_path: Path) -> None:
     assert isinstance(dense["decode.mbu"], Measurement)
 
 
-# TensorRT-LLM: 100 requests of 201 tokens in 60 s are 335 tok/s.
+# TensorRT-LLM on eight B200: 100 requests of 201 tokens in 60 s are 335 tok/s.
 
-PARALLEL = {
-    "tensor_parallel_size": "8", "pipeline_parallel_size": "1", "expert_parallel_size": "None", "gpu_count": "8",
-}  # fmt: skip
-MODEL = {"model": "/models/llama", "dtype": "bfloat16", "quantization": "FP8", "gpu_type": "NVIDIA B200"}
-CACHE = {"page_size": "64", "cache_dtype": "fp8"}
-
-
-def config(
-    done: float, at: float | None, *, parallel: Mapping[str, str], model: Mapping[str, str], cache: Mapping[str, str]
-) -> str:
-    labels = {"model_name": "m", "engine_type": "pytorch"}
-    info = Exposition("trtllm_")
-    info.gauge("parallel_config_info", 1.0, **labels, **parallel).gauge("model_config_info", 1.0, **labels, **model)
-    info.gauge("kv_cache_config_info", 1.0, **labels, **cache)
-    return trtllm(done, at) + info.text
-
-
-def trt(folder: Path, **changes: Mapping[str, str]) -> Window:
-    said: dict[str, Any] = {"parallel": PARALLEL, "model": MODEL, "cache": CACHE, **changes}
-    return read(*write_pages(folder, partial(config, **said)))
+def trt(folder: Path, **changes: Any) -> Window:
+    return read(*write_pages(folder, partial(trtllm_configured, **changes)))
 
 
 def test_a_server_s_own_facts_are_taken_over(tmp_path: Path) -> None:
@@ -188,18 +170,18 @@ def test_what_was_given_must_be_what_the_server_says(
 
 def test_more_gpus_than_the_split_that_is_said(tmp_path: Path) -> None:
     """Context parallelism: 8 x 1 x 2 GPUs, of which a deployment cannot have all."""
-    seen = trt(tmp_path, parallel={**PARALLEL, "context_parallel_size": "2", "gpu_count": "16"})
+    seen = trt(tmp_path, parallel={"context_parallel_size": "2", "gpu_count": "16"})
     found = impossible(measured(seen), "output.tokens_per_second.per_gpu")
     assert found.reason.startswith("TensorRT-LLM says 16 GPUs, the deployment has 8: tensor_parallel 8 (telemetry)")
 
 
 def test_a_quantisation_that_does_not_tell_its_width_contradicts_16_bit_only(tmp_path: Path) -> None:
-    seen = trt(tmp_path, model={**MODEL, "quantization": "MIXED_PRECISION"}, cache={"cache_dtype": "auto"})
+    seen = trt(tmp_path, model={"quantization": "MIXED_PRECISION"}, cache={"cache_dtype": "auto"})
     assert "quantisation MIXED_PRECISION" in impossible(measured(seen, model="llama-3.1-8b"), "window.mfu").reason
     assert isinstance(measured(seen, {"weights": "fp8"}, model="llama-3.1-8b")["window.mfu"], Measurement)
     # Such a checkpoint may quantise its cache, too: "auto" does not tell it.
     assert resolved(seen, model="llama-3.1-8b").provenance["kv_cache"] == "assumed"
-    none = trt(tmp_path / "none", model={**MODEL, "quantization": "none"}, cache={"cache_dtype": "auto"})
+    none = trt(tmp_path / "none", model={"quantization": "none"}, cache={"cache_dtype": "auto"})
     assert resolved(none, model="llama-3.1-8b").provenance["weights"] == "assumed"
     assert resolved(none, model="llama-3.1-8b").provenance["kv_cache"] == "telemetry"
 
@@ -210,7 +192,7 @@ def test_a_size_that_was_given_settles_any_quantisation(tmp_path: Path) -> None:
 
 
 def test_no_path_and_no_other_label_is_kept(tmp_path: Path) -> None:
-    (engine,) = trt(tmp_path, model={**MODEL, "quantization": "/etc/secret"}).engines
+    (engine,) = trt(tmp_path, model={"quantization": "/etc/secret"}).engines
     assert dict(engine.facts) == {
         "tensor_parallel": "8", "pipeline_parallel": "1", "gpus": "8", "device": "NVIDIA B200", "cache_dtype": "fp8",
     }  # fmt: skip

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
-from engine_pages import Page, llamacpp, lmdeploy, sglang, tgi, trtllm
+from engine_pages import Page, llamacpp, lmdeploy, sglang, tgi, trtllm_configured
 from fleets import Sample, prometheus, victoriametrics
 from vllm_pages import Load, page
 
@@ -24,7 +25,8 @@ def vllm(done: float, at: float | None) -> str:
 
 
 ENGINES: dict[str, Page] = {
-    "vllm": vllm, "sglang": sglang, "llamacpp": llamacpp, "lmdeploy": lmdeploy, "tgi": tgi, "trtllm": trtllm,
+    "vllm": vllm, "sglang": partial(sglang, tp_ranks=2), "llamacpp": llamacpp, "lmdeploy": lmdeploy, "tgi": tgi,
+    "trtllm": trtllm_configured,
 }  # fmt: skip
 #: Inside the window, at every scrape of which a share of the load is done.
 TIMES = [END - SECONDS + INTERVAL * index for index in range(int(SECONDS / INTERVAL) + 1)]
@@ -77,6 +79,7 @@ def test_the_same_as_from_pages(url: str, tmp_path: Path, engine: str) -> None:
     assert one.finished == pytest.approx(other.finished)
     assert one.names == other.names
     assert one.facts == other.facts
+    assert bool(one.facts) == (engine in ("sglang", "trtllm"))
     assert one.histograms.keys() == other.histograms.keys()
     for quantity, histogram in one.histograms.items():
         assert histogram.bounds == other.histograms[quantity].bounds
