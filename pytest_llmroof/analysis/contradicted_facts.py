@@ -92,6 +92,11 @@ def precisions(facts: WindowFacts) -> Iterator[Contradiction]:
             )
 
 
+def all_gpus_told(facts: WindowFacts) -> bool:
+    """Whether a source tells of as many GPUs in all as the deployment has."""
+    return any(one.gpus == facts.deployment.gpus for one in told(facts.window) if not one.each)
+
+
 def fact_notes(facts: WindowFacts) -> Iterator[str]:
     """What only hints at something else than was given, and so is said with every verdict."""
     deployment, model, gpu = facts.deployment, facts.deployment.model, facts.deployment.accelerator

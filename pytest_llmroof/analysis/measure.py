@@ -12,6 +12,7 @@ from pytest_llmroof.analysis.clientfacts import belongs
 from pytest_llmroof.analysis.clientlatency import all_failed, belied, client_metric
 from pytest_llmroof.analysis.clientwords import source_of
 from pytest_llmroof.analysis.consistency import contradictions
+from pytest_llmroof.analysis.contradicted_facts import all_gpus_told
 from pytest_llmroof.analysis.contradiction import Contradiction
 from pytest_llmroof.analysis.decodemetrics import decode_metric
 from pytest_llmroof.analysis.devices import degree_confirmed
@@ -282,13 +283,15 @@ def _other_deployments(facts: WindowFacts) -> Iterator[tuple[str, Deployment]]:
     """Deployments that differ in one assumption which nothing confirms and which would halve the utilisation.
 
     The server's own estimator confirms what its counters agree with: FLOPs per GPU the split, bytes the weights. GPU
-    counters confirm the split where as many GPUs worked as it says.
+    counters confirm the split where as many GPUs worked as it says. Of replicas a load generator alone sees nothing.
     """
     deployment, provenance = facts.deployment, facts.deployment.provenance
     confirmed = {check.of for check in estimator_checks(facts) if check.confirms}
     degree = "FLOPs" in confirmed or degree_confirmed(facts)
     if provenance.get("tensor_parallel") == "assumed" and deployment.tensor_parallel == 1 and not degree:
         yield "tensor_parallel = 2 (assumed 1)", replace(deployment, tensor_parallel=2)
+    if provenance.get("data_parallel") == "assumed" and not facts.window.engines and not all_gpus_told(facts):
+        yield "data_parallel = 2 (assumed 1)", replace(deployment, data_parallel=2)
     wide = provenance.get("weights") == "assumed" and element_bytes(deployment.weights) >= 2.0
     if wide and "bytes read" not in confirmed:
         yield f"weights = fp8 (assumed {deployment.weights})", replace(deployment, weights="fp8")

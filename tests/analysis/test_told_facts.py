@@ -404,3 +404,20 @@ def test_what_two_gpus_would_turn_is_approximate_and_strictly_inconclusive() -> 
     assert judge(parse_gate("output.tokens_per_second.per_gpu >= 200"), outcome, strict=True).word == "inconclusive"
     either = judge(parse_gate("output.tokens_per_second.per_gpu >= 100"), outcome, strict=True)
     assert (either.word, either.approximate) == ("pass", False)
+
+
+def test_of_replicas_a_load_generator_alone_sees_nothing(tmp_path: Path) -> None:
+    """2,000 tok/s through one address: 500 on each of four GPUs, or 250 of eight where two replicas stand behind it."""
+    seen = read(write(tmp_path / "run.json", vllm_result()))
+    outcome = measured(seen, {"tensor_parallel": 4})["output.tokens_per_second.per_gpu"]
+    assert isinstance(outcome, Measurement)
+    assert outcome.value == pytest.approx(500)
+    (other,) = outcome.alternatives
+    assert (other.assumption, other.value) == ("data_parallel = 2 (assumed 1)", pytest.approx(250))
+    given = measured(seen, {"tensor_parallel": 4, "data_parallel": 1})["output.tokens_per_second.per_gpu"]
+    assert isinstance(given, Measurement)
+    assert given.alternatives == ()
+    # trtllm-bench runs all of its world itself.
+    world = measured(read(write(tmp_path / "report.json", trt_report())))["output.tokens_per_second.per_gpu"]
+    assert isinstance(world, Measurement)
+    assert world.alternatives == ()
