@@ -15,6 +15,7 @@ from pytest_llmroof.analysis.losses import clock_unknown, late_rank_possible, on
 from pytest_llmroof.analysis.measurement import Measurement, Outcomes
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.scenarios import combined_name
+from pytest_llmroof.analysis.tokens import UNTOLD
 from pytest_llmroof.units import format_quantity
 
 #: What computing a prompt takes at least, and what real kernels add to that.
@@ -73,7 +74,7 @@ def of_roofs(outcomes: Outcomes, attribution: Attribution | None, decode: bool) 
             yield Evidence("B", largest, text, "roofline")
         return
     mfu = measured(outcomes, "prefill.mfu")
-    if mfu is not None:
+    if mfu is not None and mfu.undecided != UNTOLD:
         yield _against_threshold("B", "prefill MFU", mfu, threshold("compute_bound_mfu"))
 
 

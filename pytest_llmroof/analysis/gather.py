@@ -26,10 +26,12 @@ from pytest_llmroof.analysis.phases import contradiction, find_phase, prefill_sh
 from pytest_llmroof.analysis.profile_notes import profile_notes
 from pytest_llmroof.analysis.profiled import profiled_phase
 from pytest_llmroof.analysis.prompts import counted_prompt_steps, prompt_work
+from pytest_llmroof.analysis.requestnotes import request_notes
 from pytest_llmroof.analysis.residency import context_from_blocks
 from pytest_llmroof.analysis.sources import cannot
 from pytest_llmroof.analysis.steady import kept_full, steady_decode
 from pytest_llmroof.analysis.tokens import Tokens, count_tokens, lengths_are_representative, requests_at, tells_hits
+from pytest_llmroof.analysis.unseen import unseen_decode, unseen_note
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.profiles.profile import Profile
 from pytest_llmroof.roofline.deployment import Deployment
@@ -67,10 +69,16 @@ def gather(
     if decode is not None and "prompts_apart" in window.conventions and not _timed_apart(window, decode):
         # Of the least time of all work nothing changes: the engine might have joined its steps.
         decode = with_prompts_apart(decode, prefill, deployment)
-    if client is not None and decode is None and tokens.decoded:
-        floors = None  # of the decode steps nothing is known
+    unseen = decode is None and bool(tokens.decoded)
+    reckoned = unseen_decode(window, tokens, busy) if unseen and client is None else None
+    if unseen:
+        # Of the decode steps nothing is known; that is not to say that they were no work.
+        priced = with_decode_floors(reckoned, prefill, deployment) if reckoned is not None else None
+        floors = work_floors(priced, prefill) if priced is not None else None
     counted = bool(floors and floors.joint) or prefill_token_share(tokens) is not None
     found = phase or (profiled_phase(profile) if not counted else None) or find_phase(floors, tokens)
+    if unseen and client is None and reckoned is None and phase is None and found == "prefill":
+        found = "mixed"  # a share of tokens says little of time
     share = prefill_share(floors, tokens, found)
     facts = WindowFacts(
         window=window,
@@ -95,6 +103,7 @@ def gather(
     notes = (
         *client_notes(window), *estimator_notes(facts), *gauge_notes(facts), *hardware_notes(facts),
         *profile_notes(facts), *fact_notes(facts),
+        *((unseen_note(tokens, reckoned),) if unseen and client is None else ()), *request_notes(window, tokens),
     )  # fmt: skip
     return _with_floors(replace(facts, notes=notes), floors)
 

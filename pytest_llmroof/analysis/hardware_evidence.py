@@ -22,6 +22,7 @@ from pytest_llmroof.analysis.hardware_load import Stretch, beyond_samples
 from pytest_llmroof.analysis.hardware_serving import serving
 from pytest_llmroof.analysis.measurement import Measurement, Outcomes
 from pytest_llmroof.analysis.observed import Observed, Rest, Sign
+from pytest_llmroof.analysis.tokens import UNTOLD
 from pytest_llmroof.analysis.vendors import remedy_for, vendor_of
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.telemetry.hardware import Gpu
@@ -150,6 +151,8 @@ def padding(facts: WindowFacts, outcomes: Outcomes) -> Iterator[Evidence]:
         return
     hfu, mfu = outcomes.get("hfu"), outcomes.get("prefill.mfu")
     if not isinstance(hfu, Measurement) or not isinstance(mfu, Measurement) or mfu.value <= 0:
+        return
+    if mfu.undecided == UNTOLD:
         return
     if hfu.value >= counter_constant("padded") * mfu.value:
         yield Evidence(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -57,7 +57,8 @@ def sections(document: Document) -> Iterator[str]:
             yield _list(f"## {_title(window)}", (_item(gate) for gate in judged))
         yield from _changes(window)
     yield from _section("## Deviations", (
-        f"- {_name(gate)}: {deviation}" for _, gate in rows for deviation in _deviations(gate)
+        *(f"- {_name(gate)}: {deviation}" for _, gate in rows for deviation in _deviations(gate)),
+        *(f"- {_title(window)}: {_closed(inert(one_line(note)))}" for window in windows for note in window["notes"]),
     ))  # fmt: skip
     unrun = [f"- [ ] {_name(gate)} ({inert(came_to(gate))})" for _, gate in rows if shown_word(gate) == "not run"]
     unrun += [f"- [ ] {inert(test['node_id'])} (not run: {inert(test['reason'])})" for test in document["not_run"]]
@@ -70,11 +71,11 @@ def _moment(created: str) -> str:
     return f"{match[1]} {match[2]} UTC" if match else inert(created)
 
 
-def _section(heading: str, lines: Iterator[str]) -> Iterator[str]:
+def _section(heading: str, lines: Iterable[str]) -> Iterator[str]:
     """A heading with its lines; nothing at all without lines."""
-    first = next(lines, None)
-    if first is not None:
-        yield "\n".join([_list(heading, iter([first])), *lines])
+    every = list(lines)
+    if every:
+        yield _list(heading, iter(every))
 
 
 def _list(heading: str, lines: Iterator[str]) -> str:

@@ -69,6 +69,7 @@ def summary_lines(document: Document, width: int = 80, verbosity: int = 0) -> li
         if verbosity > 0 and gate["approximate"] and gate["reason"] and judged(gate):
             lines.append(_fitted(f"{'':{words}}  approximate: {_doubt(gate)}", width))
     if verbosity >= 0:
+        lines.extend(_notes(document["windows"], width, words))
         lines.extend(_not_run_lines(document["not_run"], width, words))
     if verbosity > 0 and rows:
         # Here, so that ordinary runs need nothing of charts.
@@ -76,6 +77,15 @@ def summary_lines(document: Document, width: int = 80, verbosity: int = 0) -> li
 
         lines.extend(roofline_lines(document["windows"], max(width, _NARROWEST)))
     return lines
+
+
+def _notes(windows: Sequence[Document], width: int, words: int) -> Iterator[str]:
+    """What is said of windows that passed; a failing one's own text says it."""
+    for window in windows:
+        shown = {verdict_word(gate) for gate in window["gates"]} - {"NOT RUN"}
+        if shown and shown <= {"PASS", "WARNED"}:
+            name = "" if window["name"] == _COMMAND_LINE else f"{window['name']}: "
+            yield from (_fitted(f"{'note':{words}}  {name}{one_line(note)}", width) for note in window["notes"])
 
 
 def _order(gate: Document) -> tuple[int, float]:

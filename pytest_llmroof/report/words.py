@@ -8,6 +8,7 @@ from pytest_llmroof.analysis.attribution import SCENARIO_OF_CAUSE, Attribution, 
 from pytest_llmroof.analysis.diagnosis import Diagnosis
 from pytest_llmroof.analysis.measurement import Measurement
 from pytest_llmroof.analysis.metrics import find_metric
+from pytest_llmroof.analysis.tokens import UNTOLD
 from pytest_llmroof.errors import ConfigError
 from pytest_llmroof.gates.assessment import Assessment
 from pytest_llmroof.gates.gate import Gate
@@ -45,7 +46,8 @@ def _finding(assessment: Assessment, verdict: Verdict) -> str:
         decode = _decode_finding(assessment)
         if decode is not None:
             return decode
-    if verdict.gate.metric == "prefill.mfu" and verdict.value > 0:
+    known = isinstance(verdict.outcome, Measurement) and verdict.outcome.undecided != UNTOLD
+    if verdict.gate.metric == "prefill.mfu" and verdict.value > 0 and known:
         return wording()["finding"]["prefill"].format(ratio=times(1 / verdict.value))
     return _plain_finding(verdict, verdict.value)
 

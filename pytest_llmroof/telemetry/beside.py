@@ -29,7 +29,7 @@ class Joined:
         """Join one kind of what stands beside: everything of it as one."""
         prefer = frozenset((kind.beside or {}).get("prefer", ()))
         if "errors" in prefer:
-            self.front = Front(whole, tuple(self.engines), prefer)
+            self.front = Front(whole, tuple(self.engines), prefer, kind.title)
         self.engines = filled(self.engines, kind, whole)
 
 

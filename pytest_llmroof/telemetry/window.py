@@ -137,6 +137,7 @@ class Front:
     seen: Engine
     own: tuple[Engine, ...]
     prefer: frozenset[str]
+    title: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Engines that do not count what their prefix cache held: of whole prompts a part was computed, and no figure passes."""
+"""Engines that do not count what their prefix cache held: a part of whole prompts was computed, nobody knows which."""
 
 from __future__ import annotations
 

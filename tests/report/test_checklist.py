@@ -160,6 +160,14 @@ def test_another_load_than_the_baselines_is_a_deviation() -> None:
     assert "## Not ticked" not in text
 
 
+def test_what_is_said_of_a_window_is_a_deviation_whatever_its_gates_came_to() -> None:
+    window = window_document(made.assessment(made.verdict(made.gate(limit=0.40, written="40%"), made.mbu(), "pass")))
+    window["notes"] = ["6 of 294 requests failed (vLLM)"]
+    text = checklist.rendered(report_document([window], labels={}, created=""))
+    assert section(text, "Deviations")[-1].endswith(": 6 of 294 requests failed (vLLM).")
+    assert "- [x] decode MBU >= 40 %" in text
+
+
 def test_change_says_how_much_and_whose_it_is() -> None:
     document = reports.ordinary()
     change = {

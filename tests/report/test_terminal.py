@@ -107,6 +107,21 @@ def test_verbose_says_in_a_phrase_why_a_verdict_is_approximate() -> None:
     assert max(map(len, summary_lines(document, 60, 1))) <= 60
 
 
+def test_what_is_said_of_a_window_that_passes_stands_behind_its_gates() -> None:
+    passed = made.verdict(made.gate(limit=0.40, written="40%"), made.mbu(), "pass")
+    window = window_document(made.assessment(passed))
+    window["notes"] = ["6 of 294 requests failed (vLLM)"]
+    lines = summary_lines(report_document([window], labels={}, created=""), 100)
+    assert lines[-1] == f"note  {window['name']}: 6 of 294 requests failed (vLLM)"
+    assert not any("294" in line for line in summary_lines(report_document([window], labels={}, created=""), 100, -1))
+
+
+def test_of_a_window_that_fails_its_own_text_says_it() -> None:
+    window = window_document(made.assessment())
+    window["notes"] = ["6 of 294 requests failed (vLLM)"]
+    assert not any("294" in line for line in summary_lines(report_document([window], labels={}, created=""), 100))
+
+
 def test_the_scope_line_says_what_is_assumed_and_which_boards_share_the_name() -> None:
     assumed = replace(made.TP4, accelerator=SHARED_NAME, provenance={"tensor_parallel": "given", "weights": "assumed"})
     window = window_document(made.assessment(deployment=assumed))
