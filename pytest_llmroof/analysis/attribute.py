@@ -20,7 +20,6 @@ from pytest_llmroof.analysis.interleaved import prompts_in
 from pytest_llmroof.analysis.measurement import Impossible, Outcomes
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.shares import Part, fitted
-from pytest_llmroof.analysis.tokens import count_tokens
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.roofline.step import Floor
 
@@ -88,7 +87,7 @@ def attribute_prefill(facts: WindowFacts, observed: Observed | None = None) -> A
     """The busy time of a prefill-only window; None for other windows, where prefill's own time is not known."""
     if facts.phase != "prefill" or facts.busy is None or not facts.prefill_floor_seconds:
         return None
-    if facts.window.engines and not count_tokens(facts.window).hits_told:
+    if facts.prefill is not None and not facts.prefill.hits_told:
         return None  # of prompts that a cache may have held there is no floor
     total, prefill = facts.busy.seconds.value, facts.prefill_floor_seconds
     decode = max(0.0, (facts.joint_floor_seconds or prefill) - prefill)

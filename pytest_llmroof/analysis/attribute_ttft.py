@@ -62,8 +62,10 @@ def _own_floor(facts: WindowFacts) -> list[Part]:
 
 
 def _own_tokens(facts: WindowFacts) -> float:
-    """Prompt tokens that the engine computed for a request, mean."""
+    """Prompt tokens that the engine computed for a request, mean; 0 where that is not known."""
     if facts.mean_prompt_tokens is None:
+        return 0.0
+    if facts.prefill is not None and not facts.prefill.hits_told:
         return 0.0
     if facts.prompt_tokens and facts.computed_prompt_tokens is not None:
         return facts.mean_prompt_tokens * facts.computed_prompt_tokens / facts.prompt_tokens

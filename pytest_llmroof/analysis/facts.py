@@ -78,6 +78,8 @@ class PrefillFacts:
     cost: StepCost | None = None
     floor: Floor | None = None
     hit_rate: float = 0.0
+    hits_told: bool = True
+    """Whether anything tells which of the prompts' tokens were cached: else ``tokens`` are whole prompts."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pytest_llmroof.analysis.prompts import prompt_step
 from pytest_llmroof.analysis.sources import Roofs, convention, fits_cache, in_cache, not_exported, roofs, source
 from pytest_llmroof.analysis.thresholds import remedy
 from pytest_llmroof.analysis.timebase import BOUND, TimeBase, apart, over, time_base
-from pytest_llmroof.analysis.tokens import EDGES, HITS, UNTOLD, count_tokens
+from pytest_llmroof.analysis.tokens import EDGES, HITS, UNTOLD
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.roofline.cost import model_flops, step_cost
 from pytest_llmroof.roofline.roof import achievable
@@ -64,7 +64,7 @@ def _mfu(facts: WindowFacts, prefill: PrefillFacts, against: Roofs) -> Outcome:
 
 def _settled(facts: WindowFacts, measured: Measurement, prefill: PrefillFacts) -> Measurement:
     """The measurement, with what would tell the prompts in flight at the window's ends, or the cached ones."""
-    if not count_tokens(facts.window).hits_told:
+    if not prefill.hits_told:
         return as_lower_bound(measured, UNTOLD, HITS)
     return replace(measured, settle=EDGES) if math.isinf(prefill.tokens.high) else measured
 

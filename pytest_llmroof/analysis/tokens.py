@@ -199,10 +199,17 @@ def _computed(engine: Engine, lost: bool) -> float | None:
 
 def tells_hits(window: Window) -> bool:
     """Whether every engine tells what it found in its cache, be it of late: else that nothing was is no fact."""
-    engines = window.engines
-    return window.counter("prompt_tokens") is not None and all(
-        _tells_hits(engine) or "prefix_hit_rate" in engine.gauges for engine in engines
-    )
+    return window.counter("prompt_tokens") is not None and all(map(_tells_rate, window.engines))
+
+
+def _tells_rate(engine: Engine) -> bool:
+    """Whether it tells how much was found. Computed prompt tokens alone do not, where whole ones are no other count."""
+    counters, names = engine.counters, engine.names
+    if not _tells_hits(engine):
+        return "prefix_hit_rate" in engine.gauges
+    told = any(name in counters for name in ("prompt_tokens_cached", "prefix_hits"))
+    whole, computed = names.get("prompt_tokens"), names.get("prompt_tokens_computed")
+    return told or "prompt_tokens_computed" not in counters or whole is None or whole != computed
 
 
 def _tells_hits(engine: Engine) -> bool:

@@ -12,7 +12,7 @@ from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome
 from pytest_llmroof.analysis.sources import NO_CLOCK, Roofs, in_cache, not_exported, over_duration, roofs, sources
 from pytest_llmroof.analysis.thresholds import remedy
 from pytest_llmroof.analysis.timebase import BOUND, TimeBase, over
-from pytest_llmroof.analysis.tokens import HITS, UNTOLD, count_tokens
+from pytest_llmroof.analysis.tokens import HITS, UNTOLD
 from pytest_llmroof.analysis.uncounted import at_least, uncounted
 from pytest_llmroof.analysis.work import Work, window_work
 from pytest_llmroof.bounded import Bounded
@@ -32,7 +32,7 @@ def window_metric(facts: WindowFacts, metric: str) -> Outcome:
         return measured
     if (left_out := uncounted(facts)) is not None:
         return at_least(measured, f"{left_out} are not counted here, and so not in it", remedy("counter"))
-    if not count_tokens(facts.window).hits_told and facts.prefill is not None and metric != "window.mbu":
+    if facts.prefill is not None and not facts.prefill.hits_told and metric != "window.mbu":
         measured = as_lower_bound(measured, UNTOLD, HITS)
     if metric == "window.mfu":
         return measured

@@ -8,9 +8,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from engine_pages import Page, lmdeploy, sglang, tgi, trtllm, write
+from engine_pages import Page, llamacpp, lmdeploy, sglang, tgi, trtllm, write
 from made_windows import deployment
 
+from pytest_llmroof.analysis.attribute_ttft import attribute_ttft
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.measure import Measurements, measure
 from pytest_llmroof.analysis.measurement import Measurement
@@ -118,3 +119,21 @@ def test_a_probe_whose_prompts_no_cache_held_tells_what_was_computed(tmp_path: P
 def test_a_probe_that_was_not_all_of_the_load_tells_nothing_of_it(tmp_path: Path) -> None:
     rate = found(measured(probed(31000.0, tokens=4000.0)(window(tmp_path, tgi))), "prefill.tokens_per_second")
     assert rate.low == pytest.approx(10)
+
+
+def test_computed_prompts_alone_tell_no_hit_rate(tmp_path: Path) -> None:
+    """llama.cpp counts what it computed: the figures are exact, and how much was cached nobody says."""
+    facts = gather(window(tmp_path, llamacpp), deployment("llama-3.1-8b"))
+    assert facts.computed_prompt_tokens
+    assert facts.prefix_hit_rate is None
+    assert found(measure(facts), "window.mfu").judged_by == "value"
+
+
+@pytest.mark.parametrize(("page", "told"), [(lmdeploy, True), (without(lmdeploy, "cached_tokens"), False)])
+def test_a_prompt_that_a_cache_may_have_held_has_no_floor_in_the_time_to_first_token(
+    tmp_path: Path, page: Page, told: bool
+) -> None:
+    measurements = measured(window(tmp_path, page))
+    ttft = attribute_ttft(measurements.facts, measurements)
+    assert ttft is not None
+    assert (ttft.share("compute floor", "memory floor: weights") > 0) is told
