@@ -19,8 +19,11 @@ def at_servers(facts: WindowFacts, name: str, measure: _Measure) -> Outcome:
 
     Latencies of the frontend stand among the engines' own already; requests are an account of each.
     """
-    front = facts.window.front
+    front, lost = facts.window.front, facts.window.front_lost
     base = name.partition(".")[0]
+    if base == "errors" and lost is not None and front is None:
+        reason = f"{lost}; errors that it alone counted are in no engine's count"
+        return NoData(name, reason, "measure over a time in which the frontend is there from end to end")
     if front is None or base not in front.prefer:
         return measure(facts, name)
     behind = measure(_of(facts, replace(facts.window, engines=front.own, front=None)), name)

@@ -23,12 +23,13 @@ class Joined:
 
     engines: list[Engine]
     front: Front | None = None
+    front_lost: str | None = None
     used: list[Scrape] = field(default_factory=list)
 
     def join(self, kind: EngineNames, whole: Engine) -> None:
         """Join one kind of what stands beside: everything of it as one."""
-        prefer = frozenset((kind.beside or {}).get("prefer", ()))
-        if "errors" in prefer:
+        if is_front(kind):
+            prefer = frozenset((kind.beside or {}).get("prefer", ()))
             self.front = Front(whole, tuple(self.engines), prefer, kind.title)
         self.engines = filled(self.engines, kind, whole)
 
@@ -51,10 +52,18 @@ def join_beside(
             if of_kind := [scrape for scrape in scrapes if scrape.engine is kind]:
                 theirs[server] = of_kind
         whole = _whole(kind, theirs, found, clock, since_start, said)
-        if whole is not None:
+        if isinstance(whole, str):
+            said.append(whole)
+            joined.front_lost = whole if is_front(kind) else joined.front_lost
+        elif whole is not None:
             joined.join(kind, whole)
             joined.used.extend(scrape for scrapes in theirs.values() for scrape in scrapes)
     return joined
+
+
+def is_front(kind: EngineNames) -> bool:
+    """Whether a kind stands before engines and counts how requests ended."""
+    return "errors" in (kind.beside or {}).get("prefer", ())
 
 
 def with_parts(scrapes: Sequence[Scrape]) -> list[Scrape]:
@@ -69,20 +78,17 @@ def _whole(
     clock: Clock,
     since_start: bool,
     said: list[str],
-) -> Engine | None:
-    """Everything of one kind that stands beside the engines, as one; None where it cannot be used, which is said."""
+) -> Engine | str | None:
+    """Everything of one kind that stands beside the engines, as one, or why it cannot be used; None of other models."""
     ours = {server: in_order(_of_models(of_server, engines)) for server, of_server in servers.items()}
     if any(restarts(of_server) for of_server in ours.values()):
-        said.append(f"{kind.title} restarted inside the window: its figures are left out")
-        return None
+        return f"{kind.title} restarted inside the window: its figures are left out"
     if any(len(of_server) == 1 for of_server in ours.values()) and not since_start:
-        said.append(f"{kind.title} is in one scrape only: its figures are left out")
-        return None
+        return f"{kind.title} is in one scrape only: its figures are left out"
     try:
         own_clock = clock_of(ours, None, since_start)
     except SourceError as error:
-        said.append(f"{kind.title} is left out: {error.reason}")
-        return None
+        return f"{kind.title} is left out: {error.reason}"
     parts = engines_of(ours, kind, own_clock, since_start, said)
     if not parts:
         return None

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.garbage import without_collections
-from pytest_llmroof.telemetry.beside import Joined, as_one
+from pytest_llmroof.telemetry.beside import Joined, as_one, is_front
 from pytest_llmroof.telemetry.doubles import without_doubles
+from pytest_llmroof.telemetry.engines import EngineNames
 from pytest_llmroof.telemetry.fleet import ASKED, Key, with_names
 from pytest_llmroof.telemetry.fleetgpus import device_names
 from pytest_llmroof.telemetry.fleetread import Read
@@ -20,6 +22,8 @@ from pytest_llmroof.telemetry.fleetwindow import fleet_window
 from pytest_llmroof.telemetry.gpujoin import joined
 from pytest_llmroof.telemetry.prometheus import Answer
 from pytest_llmroof.telemetry.window import SourceInfo, Window
+
+_LEFT_OUT: Final = "its figures are left out"
 
 
 def window_of(answers: Sequence[Answer], served_model_name: str | None = None) -> Window:
@@ -108,19 +112,17 @@ def _with_beside(window: Window, reads: Sequence[Read]) -> Window:
     kind = whole.engine
     restarted = [server.name for server in whole.servers if server.restarts()]
     if restarted:
-        note = f"{kind.title} restarted inside the window ({restarted[0]}): its figures are left out"
-        return replace(window, notes=(*window.notes, note))
+        return _without(window, kind, f"{kind.title} restarted inside the window ({restarted[0]}): {_LEFT_OUT}")
     names = {engine.model_name.casefold() for engine in window.engines if engine.model_name}
     try:
         theirs = fleet_window(whole, None, said, models=names)
     except SourceError as error:
-        return replace(window, notes=(*window.notes, f"{kind.title} is left out: {error.reason}"))
+        return _without(window, kind, f"{kind.title} is left out: {error.reason}")
     left_out: list[str] = []
     one = as_one(theirs.engines, len(theirs.engines) == 1, kind, left_out)
     apart = _apart(window, theirs)
     if apart > 2 * max(whole.interval, whole.step) + window.clock_error_seconds + theirs.clock_error_seconds:
-        note = f"{kind.title} was not there for all of the window: its figures are left out"
-        return replace(window, notes=(*window.notes, *said, note))
+        return _without(window, kind, *said, f"{kind.title} was not there for all of the window: {_LEFT_OUT}")
     joined = Joined(list(window.engines), window.front)
     joined.join(kind, one)
     return replace(
@@ -131,6 +133,12 @@ def _with_beside(window: Window, reads: Sequence[Read]) -> Window:
         clock_error_seconds=max(window.clock_error_seconds, apart),
         notes=(*window.notes, *theirs.notes, *left_out),
     )
+
+
+def _without(window: Window, kind: EngineNames, *notes: str) -> Window:
+    """The window without what stands beside its engines, and what is to be said of that."""
+    lost = notes[-1] if is_front(kind) else window.front_lost
+    return replace(window, notes=(*window.notes, *notes), front_lost=lost)
 
 
 def _apart(window: Window, other: Window) -> float:

@@ -188,6 +188,7 @@ def _window(
         cannot=engine.cannot,
         hardware=hardware,
         front=joined.front,
+        front_lost=joined.front_lost,
     )
 
 

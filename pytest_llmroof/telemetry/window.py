@@ -176,6 +176,8 @@ class Window:
     """What counters of the GPUs saw of this window. It may stand without engines, too."""
     front: Front | None = None
     """A frontend before the engines, where there is one."""
+    front_lost: str | None = None
+    """Why the figures of a frontend that is there are not used: what it alone counted is then not known."""
 
     @property
     def engine_title(self) -> str:
@@ -211,8 +213,8 @@ class Window:
         if len(self.engines) > 1:
             if engine.shared:
                 engine = _own(engine)
-            if self.front is not None:
-                return replace(self, front=None).only(engine)
+            if self.front is not None or self.front_lost is not None:
+                return replace(self, front=None, front_lost=None).only(engine)
         if engine.seen is None:
             return replace(self, engines=(engine,), progress=engine.progress or self.progress)
         first, last = engine.seen

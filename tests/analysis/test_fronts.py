@@ -108,6 +108,23 @@ def test_a_damaged_count_of_the_frontend_is_not_replaced_by_the_engines(tmp_path
     assert "dynamo_frontend_requests_total" in outcome.reason
 
 
+def test_of_a_frontend_that_is_left_out_nobody_knows_the_errors(tmp_path: Path) -> None:
+    """It is in one scrape only: the engine's 0 of 100 is not all that clients saw."""
+    front, _ = write(tmp_path, dynamo, name="front-")
+    window = read(front, *write(tmp_path, engine, name="worker-"))
+    measurements = measured(window)
+    outcome = measurements["errors.rate"]
+    assert isinstance(outcome, NoData), outcome
+    assert outcome.reason.startswith("Dynamo frontend is in one scrape only: its figures are left out; errors that it")
+    assert found(measurements, "ttft.mean").source == "vllm:time_to_first_token_seconds"
+
+
+def test_a_frontend_of_another_model_is_none_of_this_engine(tmp_path: Path) -> None:
+    other = write(tmp_path, lambda done, at: dynamo(done, at, model="another"), name="front-")
+    errors = found(measured(read(*other, *write(tmp_path, engine, name="worker-"))), "errors.rate")
+    assert (errors.value, errors.other) == (0, None)
+
+
 def test_of_one_replica_its_own_engine_tells_the_errors(tmp_path: Path) -> None:
     other = Load(itl=0.02, batch=10, output=101, model="m", requests=100, engine="1")
     two = write(tmp_path / "b", lambda done, at: page(other, done, at))

@@ -13,7 +13,7 @@ from vllm_pages import Load, page
 
 from pytest_llmroof.analysis.gather import gather
 from pytest_llmroof.analysis.measure import measure
-from pytest_llmroof.analysis.measurement import Measurement
+from pytest_llmroof.analysis.measurement import Measurement, NoData
 from pytest_llmroof.errors import SourceError
 from pytest_llmroof.roofline.deployment import Deployment
 from pytest_llmroof.telemetry.fleetsource import prometheus_window
@@ -129,6 +129,8 @@ def test_a_frontend_of_part_of_the_window_is_left_out_and_said(url: str, namespa
     window = read(url, namespace)
     assert note in window.notes
     assert window.engines[0].names["ttft"].startswith("vllm:")
+    assert window.front_lost == note
+    assert isinstance(measure(gather(window, Deployment(accelerator=None, model=None)))["errors.rate"], NoData)
 
 
 def test_workers_without_a_frontend(url: str) -> None:
