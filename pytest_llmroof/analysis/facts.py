@@ -80,6 +80,8 @@ class PrefillFacts:
     hit_rate: float = 0.0
     hits_told: bool = True
     """Whether anything tells which of the prompts' tokens were cached: else ``tokens`` are whole prompts."""
+    hits_counted: bool = True
+    """Whether they are counted, and not by an engine's default none."""
 
 
 @dataclass(frozen=True)

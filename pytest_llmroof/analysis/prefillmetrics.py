@@ -66,6 +66,8 @@ def _settled(facts: WindowFacts, measured: Measurement, prefill: PrefillFacts) -
     """The measurement, with what would tell the prompts in flight at the window's ends, or the cached ones."""
     if not prefill.hits_told:
         return as_lower_bound(measured, UNTOLD, HITS)
+    if not prefill.hits_counted:
+        return replace(measured, settle=measured.settle or HITS)
     return replace(measured, settle=EDGES) if math.isinf(prefill.tokens.high) else measured
 
 

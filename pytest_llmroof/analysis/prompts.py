@@ -31,6 +31,7 @@ def prompt_work(window: Window, tokens: Tokens, decode_tokens: float | None) -> 
         step=prompt_step(tokens.computed, requests, tokens.hit_rate or 0.0, steps.value),
         hit_rate=tokens.hit_rate or 0.0,
         hits_told=tokens.hits_told,
+        hits_counted=tokens.hits_counted,
     )
 
 

@@ -38,7 +38,9 @@ class Tokens:
     mean_output: float | None
     in_flight: tuple[float, float] = (0.0, 0.0)
     hits_told: bool = True
-    """Whether something tells which of the prompt tokens were cached: else all may be, but one of each request."""
+    """Whether something tells which of the prompt tokens were cached, be it an engine's default."""
+    hits_counted: bool = True
+    """Whether they are counted: else all may be cached, but one token of each request."""
     counted_decodes: float | None = None
     """Tokens of decode steps, where they are counted as such."""
     outputs_in_flight: tuple[float, float] = (0.0, 0.0)
@@ -75,8 +77,8 @@ class Tokens:
         if self.computed is None:
             return None
         before, after = self.in_flight
-        least = self.computed if self.hits_told else min(self.computed, self.first or self.finished or 0.0)
-        most = self.computed if self.hits_told else max(self.computed, self.prompt or 0.0)
+        least = self.computed if self.hits_counted else min(self.computed, self.first or self.finished or 0.0)
+        most = self.computed if self.hits_counted else max(self.computed, self.prompt or 0.0)
         return Bounded(self.computed, max(0.0, least - before), most + after)
 
 
@@ -84,8 +86,8 @@ def count_tokens(window: Window) -> Tokens:
     """The tokens of all engines of a window (``window.only(engine)`` for one)."""
     prompt, generated = window.counter("prompt_tokens"), window.counter("generation_tokens")
     lost = _is_unusable(window, "prompt_tokens_cached")
-    hits_told = all(map(_tells_hits, window.engines))
-    fresh = None if hits_told else _fresh(window)
+    counted = all(map(_tells_hits, window.engines))
+    fresh = None if counted else _fresh(window)
     computed = _summed([_computed(engine, lost) for engine in window.engines]) if fresh is None else fresh
     first = observations(window, "ttft")
     finished = finished_requests(window)
@@ -100,7 +102,8 @@ def count_tokens(window: Window) -> Tokens:
         mean_prompt=mean_prompt,
         mean_output=mean_output,
         in_flight=_in_flight(window, mean_prompt),
-        hits_told=hits_told or fresh is not None,
+        hits_told=counted or fresh is not None or "no_cache_uncounted" in window.conventions,
+        hits_counted=counted or fresh is not None,
         counted_decodes=_of_all(window, "decode_tokens"),
         outputs_in_flight=_outputs_in_flight(window, mean_output),
     )
@@ -215,6 +218,8 @@ def _tells_rate(engine: Engine) -> bool:
 def _tells_hits(engine: Engine) -> bool:
     """Whether it counts them. A gauge is of its last batch, or of all time: of this window it is a guess."""
     if any(name in engine.counters for name in ("prompt_tokens_computed", "prompt_tokens_cached", "prefix_hits")):
+        return True
+    if engine.facts.get("enable_prefix_caching") == "False":
         return True
     return "computed_length" in engine.histograms and _all_counted(engine)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from pytest_llmroof.analysis.busytime import is_bound
@@ -34,6 +35,8 @@ def window_metric(facts: WindowFacts, metric: str) -> Outcome:
         return at_least(measured, f"{left_out} are not counted here, and so not in it", remedy("counter"))
     if facts.prefill is not None and not facts.prefill.hits_told and metric != "window.mbu":
         measured = as_lower_bound(measured, UNTOLD, HITS)
+    elif facts.prefill is not None and not facts.prefill.hits_counted and metric != "window.mbu":
+        measured = replace(measured, settle=measured.settle or HITS)
     if metric == "window.mfu":
         return measured
     if not work.steps_known:

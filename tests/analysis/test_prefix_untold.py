@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from engine_pages import Page, llamacpp, lmdeploy, sglang, tgi, trtllm, write
 from made_windows import deployment
+from vllm_pages import Load
+from vllm_pages import page as vllm_page
 
 from pytest_llmroof.analysis.attribute_ttft import attribute_ttft
 from pytest_llmroof.analysis.gather import gather
@@ -20,6 +22,10 @@ from pytest_llmroof.gates.judge import judge
 from pytest_llmroof.telemetry.client import Client
 from pytest_llmroof.telemetry.reading import read_window
 from pytest_llmroof.telemetry.window import Window
+
+
+def vllm(done: float, at: float | None) -> str:
+    return vllm_page(Load(itl=0.01, model="meta-llama/Llama-3.1-8B-Instruct"), done, at)
 
 
 def without(page: Page, *names: str) -> Page:
@@ -73,11 +79,10 @@ def test_tgi_tells_whole_prompts_which_bound_what_was_computed_from_above(tmp_pa
 @pytest.mark.parametrize(
     "page",
     [
-        without(lmdeploy, "cached_tokens"),
         without(trtllm, "cached_tokens", "cache_hit"),
         partial(sglang, live=False, hit_rate=0.77),
     ],
-    ids=["lmdeploy", "trtllm", "sglang with a gauge of its last batch"],
+    ids=["trtllm", "sglang with a gauge of its last batch"],
 )
 def test_no_engine_passes_whole_prompts_as_computed(tmp_path: Path, page: Page) -> None:
     measurements = measured(window(tmp_path, page))
@@ -87,6 +92,28 @@ def test_no_engine_passes_whole_prompts_as_computed(tmp_path: Path, page: Page) 
     middle = (whole.low + whole.high) / 2 * 100
     assert words(measurements, f"window.mfu >= {middle:.6f}%") == ["no data"]
     assert found(measurements, "prefill.tokens_per_second").low < 10
+
+
+@pytest.mark.parametrize(
+    "page", [without(lmdeploy, "cached_tokens"), without(vllm, "prefix_cache", "by_source")], ids=["lmdeploy", "vllm"]
+)
+def test_where_a_cache_is_off_unless_switched_on_none_is_assumed_and_the_verdict_is_approximate(
+    tmp_path: Path, page: Page
+) -> None:
+    whole = found(measured(window(tmp_path, page)), "window.mfu")
+    assert whole.judged_by == "value"
+    assert whole.low < whole.value < whole.high * (1 + 1e-9)
+    verdict = judge(parse_gate(f"window.mfu >= {whole.value * 99.9:.6f}%"), whole)
+    assert (verdict.word, verdict.approximate) == ("pass", True)
+    assert "release that counts cached tokens" in str(whole.settle)
+
+
+def test_a_server_that_says_its_cache_is_off_holds_nothing_in_it(tmp_path: Path) -> None:
+    off = 'vllm:cache_config_info{enable_prefix_caching="False",engine="0"} 1.0\n'
+    bare = without(vllm, "prefix_cache", "by_source")
+    said = found(measured(window(tmp_path, lambda done, at: bare(done, at) + off)), "window.mfu")
+    counted = found(measured(window(tmp_path / "counted", vllm)), "window.mfu")
+    assert said.bounded == counted.bounded  # no hit was counted there
 
 
 @pytest.mark.parametrize("page", [lmdeploy, trtllm, sglang])
@@ -129,7 +156,7 @@ def test_computed_prompts_alone_tell_no_hit_rate(tmp_path: Path) -> None:
     assert found(measure(facts), "window.mfu").judged_by == "value"
 
 
-@pytest.mark.parametrize(("page", "told"), [(lmdeploy, True), (without(lmdeploy, "cached_tokens"), False)])
+@pytest.mark.parametrize(("page", "told"), [(trtllm, True), (without(trtllm, "cached_tokens", "cache_hit"), False)])
 def test_a_prompt_that_a_cache_may_have_held_has_no_floor_in_the_time_to_first_token(
     tmp_path: Path, page: Page, told: bool
 ) -> None:

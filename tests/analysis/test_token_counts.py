@@ -155,7 +155,7 @@ def test_decoded_are_all_but_the_first_token_of_each_request() -> None:
 
 def test_where_nothing_tells_hits_only_one_token_of_each_request_was_computed_for_certain() -> None:
     def least(**changes: Any) -> float | None:
-        bounds = counted(hits_told=False, **changes).computed_bounds
+        bounds = counted(hits_counted=False, **changes).computed_bounds
         return bounds.low if bounds is not None else None
 
     assert least(first=8.0) == 8
