@@ -94,6 +94,9 @@ def with_telemetry(deployment: Deployment, window: Window, spec: WindowSpec) -> 
     if cache is not None and cache != "auto":
         facts["kv_cache"] = precision_name(cache)
     known = replace(deployment, **told, **facts, missing=missing)
+    # More ranks than the model can have are not taken over: then what was assumed contradicts them.
+    facts = {key: value for key, value in facts.items() if f"deployment.{key}" not in dict(_too_wide(known))}
+    known = replace(deployment, **told, **facts, missing=missing)
     experts = experts_told(known, window)
     provenance |= dict.fromkeys({**facts, **experts}, "telemetry")
     known = replace(known, **experts, provenance=provenance)

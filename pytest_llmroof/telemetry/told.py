@@ -16,11 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from pytest_llmroof.telemetry.facttext import DEVICE
 from pytest_llmroof.telemetry.runs import same_load
 from pytest_llmroof.telemetry.window import Window
 from pytest_llmroof.units import whole_of
+
+_MOST: Final = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -78,5 +81,6 @@ def _told(by: str, facts: Mapping[str, str], *, each: bool) -> Told:
 
 
 def _degree(facts: Mapping[str, str], name: str) -> int | None:
-    """A whole number of one or more."""
-    return whole_of(facts.get(name, "")) or None
+    """A whole number of one or more; one that no cluster has is none."""
+    degree = whole_of(facts.get(name, ""))
+    return degree if degree is not None and 1 <= degree <= _MOST else None

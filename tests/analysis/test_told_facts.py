@@ -175,6 +175,24 @@ def test_more_gpus_than_the_split_that_is_said(tmp_path: Path) -> None:
     assert found.reason.startswith("TensorRT-LLM says 16 GPUs, the deployment has 8: tensor_parallel 8 (telemetry)")
 
 
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"tensor_parallel_size": "64"}, "tensor_parallel 64, the deployment has tensor_parallel 1 (assumed)"),
+        ({"pipeline_parallel_size": "64"}, "pipeline_parallel 64, the deployment has pipeline_parallel 1 (assumed)"),
+        ({"tensor_parallel_size": "0"}, "8 GPUs, the deployment has 1: tensor_parallel 1 (assumed), pipeline"),
+        ({"tensor_parallel_size": "9" * 9}, "8 GPUs, the deployment has 1: tensor_parallel 1 (assumed), pipeline"),
+    ],
+)
+def test_a_split_that_the_model_cannot_have_is_not_taken_over(
+    tmp_path: Path, said: dict[str, str], reason: str
+) -> None:  # fmt: skip
+    """Llama 3.1 8B has 32 heads and 32 layers."""
+    m = measured(trt(tmp_path, parallel=said), model="llama-3.1-8b")
+    for metric in ("window.mfu", "output.tokens_per_second.per_gpu"):
+        assert impossible(m, metric).reason.startswith(f"TensorRT-LLM says {reason}")
+
+
 def test_a_quantisation_that_does_not_tell_its_width_contradicts_16_bit_only(tmp_path: Path) -> None:
     seen = trt(tmp_path, model={"quantization": "MIXED_PRECISION"}, cache={"cache_dtype": "auto"})
     assert "quantisation MIXED_PRECISION" in impossible(measured(seen, model="llama-3.1-8b"), "window.mfu").reason
