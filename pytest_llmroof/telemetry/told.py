@@ -23,7 +23,7 @@ from pytest_llmroof.telemetry.runs import same_load
 from pytest_llmroof.telemetry.window import Window
 from pytest_llmroof.units import whole_of
 
-_MOST: Final = 1 << 16
+_MOST: Final = 1 << 12
 
 
 @dataclass(frozen=True)
