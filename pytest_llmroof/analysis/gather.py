@@ -11,7 +11,7 @@ from pytest_llmroof.analysis.clientfacts import client_busy, client_decode, clie
 from pytest_llmroof.analysis.contradicted_facts import fact_notes
 from pytest_llmroof.analysis.decoding import Pace, least_busy, pace_of, replica_decode, weighted
 from pytest_llmroof.analysis.estimated import estimator_notes
-from pytest_llmroof.analysis.facts import Busy, DecodeFacts, Phase, WindowFacts
+from pytest_llmroof.analysis.facts import Busy, DecodeFacts, Phase, PrefillFacts, WindowFacts
 from pytest_llmroof.analysis.floors import (
     WorkFloors,
     with_decode_floors,
@@ -31,7 +31,7 @@ from pytest_llmroof.analysis.residency import context_from_blocks
 from pytest_llmroof.analysis.sources import cannot
 from pytest_llmroof.analysis.steady import kept_full, steady_decode
 from pytest_llmroof.analysis.tokens import Tokens, count_tokens, lengths_are_representative, requests_at, tells_hits
-from pytest_llmroof.analysis.unseen import unseen_decode, unseen_note
+from pytest_llmroof.analysis.unseen import steps_of_one, unseen_decode, unseen_note
 from pytest_llmroof.bounded import Bounded
 from pytest_llmroof.profiles.profile import Profile
 from pytest_llmroof.roofline.deployment import Deployment
@@ -69,7 +69,7 @@ def gather(
     if decode is not None and "prompts_apart" in window.conventions and not _timed_apart(window, decode):
         # Of the least time of all work nothing changes: the engine might have joined its steps.
         decode = with_prompts_apart(decode, prefill, deployment)
-    unseen = decode is None and bool(tokens.decoded)
+    unseen = decode is None and bool(tokens.decoded) and not _prompts_alone(tokens, prefill, deployment)
     reckoned = unseen_decode(window, tokens, busy) if unseen and client is None else None
     if unseen:
         # Of the decode steps nothing is known; that is not to say that they were no work.
@@ -156,6 +156,12 @@ def _with_floors(facts: WindowFacts, floors: WorkFloors | None) -> WindowFacts:
         decode_floor_seconds=floors.decode / replicas,
         joint_floor_seconds=floors.joint / replicas,
     )
+
+
+def _prompts_alone(tokens: Tokens, prefill: PrefillFacts | None, deployment: Deployment) -> bool:
+    """Whether prompts are all but all of the work, had even each decoded token taken a step of its own."""
+    floors = work_floors(with_decode_floors(steps_of_one(tokens), prefill, deployment), prefill)
+    return floors is not None and floors.prefill > 0 and find_phase(floors, tokens) == "prefill"
 
 
 def _least_busy(window: Window, paces: list[Pace], deployment: Deployment) -> float | None:

@@ -34,6 +34,14 @@ def unseen_decode(window: Window, tokens: Tokens, busy: Busy | None) -> DecodeFa
     )
 
 
+def steps_of_one(tokens: Tokens) -> DecodeFacts:
+    """The most decode steps that there can have been: one for each decoded token. Their seconds are not known."""
+    nothing = Bounded.exactly(0.0)
+    return DecodeFacts(
+        nothing, batch=Bounded.exactly(1.0), context=None, steps=tokens.decoded or 0.0, tokens_per_step=1
+    )
+
+
 def unseen_note(tokens: Tokens, decode: DecodeFacts | None) -> str:
     """What to say of a phase that was found so, or could not be."""
     if decode is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -47,9 +47,10 @@ def sections(document: Document) -> Iterator[str]:
     yield "\n".join([*(f"- {inert(line)}" for line in what_was_tested(document)), f"- {made}"])
     windows = document["windows"]
     rows = [(window, gate) for window in windows for gate in window["gates"]]
+    names = list(_names(rows))
     yield from _section(NOT_TICKED, (
-        f"- {_name(gate)}: {' '.join(_why_not(window, gate))}"
-        for window, gate in rows if blocks(gate) and shown_word(gate) != "not run"
+        f"- {name}: {' '.join(_why_not(window, gate))}"
+        for name, (window, gate) in zip(names, rows, strict=True) if blocks(gate) and shown_word(gate) != "not run"
     ))  # fmt: skip
     for window in windows:
         judged = [gate for gate in window["gates"] if shown_word(gate) != "not run"]
@@ -57,10 +58,13 @@ def sections(document: Document) -> Iterator[str]:
             yield _list(f"## {_title(window)}", (_item(gate) for gate in judged))
         yield from _changes(window)
     yield from _section("## Deviations", (
-        *(f"- {_name(gate)}: {deviation}" for _, gate in rows for deviation in _deviations(gate)),
+        *(f"- {name}: {said}" for name, (_, gate) in zip(names, rows, strict=True) for said in _deviations(gate)),
         *(f"- {_title(window)}: {_closed(inert(one_line(note)))}" for window in windows for note in window["notes"]),
     ))  # fmt: skip
-    unrun = [f"- [ ] {_name(gate)} ({inert(came_to(gate))})" for _, gate in rows if shown_word(gate) == "not run"]
+    unrun = [
+        f"- [ ] {name} ({inert(came_to(gate))})"
+        for name, (_, gate) in zip(names, rows, strict=True) if shown_word(gate) == "not run"
+    ]  # fmt: skip
     unrun += [f"- [ ] {inert(test['node_id'])} (not run: {inert(test['reason'])})" for test in document["not_run"]]
     yield from _section("## Not run", iter(unrun))
 
@@ -90,6 +94,16 @@ def _title(window: Document) -> str:
 def _name(gate: Document) -> str:
     """``REL-7 decode MBU >= 75 %``."""
     return inert(" ".join(filter(None, [gate["id"], asked_in_words(gate)])))
+
+
+def _names(rows: Sequence[tuple[Document, Document]]) -> Iterator[str]:
+    """The gates' names where no heading tells the window: with it where several windows have a gate of that name."""
+    holders: dict[str, set[str]] = {}
+    for window, gate in rows:
+        holders.setdefault(_name(gate), set()).add(_title(window))
+    for window, gate in rows:
+        name = _name(gate)
+        yield f"{name}, {_title(window)}" if len(holders[name]) > 1 else name
 
 
 def _item(gate: Document) -> str:

@@ -105,3 +105,16 @@ def test_no_figure_counts_the_reckoned_steps() -> None:
     efficiency = outcomes["roofline.efficiency"]
     assert isinstance(efficiency, Measurement)
     assert math.isinf(efficiency.high)
+
+
+@pytest.mark.parametrize(("outputs", "phase"), [(50.0, "prefill"), (2000.0, "mixed")])
+def test_few_decoded_tokens_leave_a_window_of_prompts_what_it_is(outputs: float, phase: str) -> None:
+    """llama.cpp counts no requests: each predicted token may be a decode step, of 15.0 GB / 3.35 TB/s = 4.5 ms.
+
+    400 000 prompt tokens take 2 x 7.5e9 x 400 000 / 989e12 = 6 s at the least: 50 such steps are 0.2 s, or 4 %, and
+    2 000 are 9 s.
+    """
+    engine = Engine("engine", "m", {"prompt_tokens_computed": 400_000.0, "generation_tokens": outputs}, {}, {}, {}, {})
+    found = gather(window(engine, kind="llamacpp"), deployment("llama-3.1-8b"))
+    assert found.phase == phase
+    assert bool(found.notes) is (phase == "mixed")

@@ -125,6 +125,19 @@ def test_a_report_that_does_not_keep_commands_apart_is_told_whole() -> None:
     ]
 
 
+def test_gates_of_one_name_are_told_apart_by_their_windows() -> None:
+    one = window_document(made.assessment(made.flagship_verdict()))
+    other = {**one, "name": "evening", "id": "llmroof.yaml::evening"}
+    text = checklist.rendered(report_document([one, other], labels={}, created="2026-11-29T12:00:00Z"))
+    names = [line.partition(": ")[0] for line in section(text, "Not ticked")]
+    assert names == [
+        "- REL-7 decode MBU >= 75 %, decode (llmroof.yaml)",
+        "- REL-7 decode MBU >= 75 %, evening (llmroof.yaml)",
+    ]
+    # One of a kind needs no window.
+    assert section(of(made.flagship_verdict()), "Not ticked")[0].startswith("- REL-7 decode MBU >= 75 %: ")
+
+
 def test_deviations_and_what_did_not_run_stand_apart() -> None:
     text = checklist.rendered(reports.ordinary())
     approximate, warned, default = section(text, "Deviations")
