@@ -112,18 +112,25 @@ def clock_unknown(letters: tuple[str, ...], attribution: Attribution, observed: 
 def candidates(lost: Losses) -> tuple[str, ...]:
     """The scenarios that the lost shares speak for: one where it leads, several where nothing tells, none if little.
 
-    One leads that has lost a tenth of the time for certain, and 1.3 times as much as any other can have.
+    One leads that has lost a tenth of the time for certain, and 1.3 times as much as any other can have: twice as much
+    where its own loss is an estimate, which may well be half as large again as the truth.
     """
-    least, lead = threshold("lost_share"), threshold("lost_lead")
+    least = threshold("lost_share")
     possible = [letter for letter in lost.letters if lost.at_most(letter) >= least]
     for letter in possible:
         others = _most(lost, (other for other in lost.letters if other != letter))
-        if lost.at_least(letter) >= least and lost.at_least(letter) >= lead * others:
+        if lost.at_least(letter) >= least and lost.at_least(letter) >= _lead(lost, letter) * others:
             return (letter,)
-    certain = max((lost.at_least(letter) for letter in possible), default=0.0)
+    first = max(possible, key=lost.at_least, default=NO_LOSS)
+    certain, lead = lost.at_least(first), _lead(lost, first)
     named = tuple(letter for letter in possible if lost.at_most(letter) * lead > certain)
     # One letter is left, and has not lost a tenth for certain: the rest of it may as well be another's.
     return () if len(named) == 1 and lost.at_least(named[0]) < least else named
+
+
+def _lead(lost: Losses, letter: str) -> float:
+    """How many times as much as any other it must have lost."""
+    return threshold("estimated_lead" if letter in lost.estimated else "lost_lead")
 
 
 def _most(lost: Losses, letters: Iterable[str]) -> float:
