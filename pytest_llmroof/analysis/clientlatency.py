@@ -10,6 +10,7 @@ from typing import Final
 from pytest_llmroof.advice import behind
 from pytest_llmroof.analysis.binomial import rank_shares
 from pytest_llmroof.analysis.clientcut import partly
+from pytest_llmroof.analysis.clientopen import opened
 from pytest_llmroof.analysis.clientwords import failures, more, source_of
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.failed import held_by_failed
@@ -32,6 +33,10 @@ _RATES: Final = {
 
 def client_metric(facts: WindowFacts, client: Client, metric: str) -> Outcome | None:
     """What the client says of a metric; None where no client could."""
+    return opened(client, metric, _client_metric(facts, client, metric))
+
+
+def _client_metric(facts: WindowFacts, client: Client, metric: str) -> Outcome | None:
     if metric.startswith("goodput("):
         return goodput(client, metric)
     base, _, statistic = metric.partition(".")
@@ -79,7 +84,8 @@ def _single_tokens(client: Client) -> int:
     """How many requests were completed, where each had one output token; else 0."""
     if client.complete and all(one.output_tokens == 1 for one in client.succeeded):
         return len(client.succeeded)
-    if client.completed and client.output_tokens == client.completed:
+    open_ = any(one.most_tokens is not None for one in client.succeeded)
+    if client.completed and client.output_tokens == client.completed and not open_:
         return round(client.completed)
     return 0
 

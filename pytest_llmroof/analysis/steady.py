@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from pytest_llmroof.analysis.clientfacts import belongs
+from pytest_llmroof.analysis.clientopen import fewest_share
 from pytest_llmroof.analysis.facts import DecodeFacts
 from pytest_llmroof.analysis.thresholds import threshold
 from pytest_llmroof.bounded import Bounded
@@ -62,10 +63,13 @@ def steady_decode(client: Client, deployment: Deployment) -> DecodeFacts | None:
     step = seconds / pieces if together else seconds / tokens * m
     replicas = deployment.replicas
     batch = client.batch / replicas
+    # Of pieces that may hold more tokens than are known each step may be as much shorter.
+    shortest = max(0.0, seconds - uneven) / tokens * m * fewest_share(client)
+    context = sum(share.contexts for share in shares) / tokens
     return DecodeFacts(
-        step_seconds=Bounded(step, max(0.0, seconds - uneven) / tokens * m, step * (seconds + uneven) / seconds),
+        step_seconds=Bounded(step, shortest, step * (seconds + uneven) / seconds),
         batch=Bounded.exactly(batch) if replicas == 1 else Bounded(max(1.0, batch), 1.0, client.batch),
-        context=Bounded.exactly(sum(share.contexts for share in shares) / tokens),
+        context=Bounded(context, context, context + _more_tokens(client)),
         steps=max(1.0, tokens / m / client.batch),
         tokens_per_step=m,
         draft_tokens=float(deployment.speculative_tokens),
@@ -89,6 +93,11 @@ def kept_full(decode: DecodeFacts, window: Window, deployment: Deployment) -> De
     batch = Bounded.spanning(client.batch, decode.batch.low, decode.batch.high)
     basis = f"{decode.basis}, and the {client.batch:.0f} requests that the client kept decoding"
     return replace(decode, batch=batch, basis=basis)
+
+
+def _more_tokens(client: Client) -> float:
+    more = (one.most_tokens - (one.output_tokens or 1.0) for one in client.succeeded if one.most_tokens is not None)
+    return max(more, default=0.0)
 
 
 def _basis(client: Client, tokens_per_step: float, held: float, seconds: float) -> str:

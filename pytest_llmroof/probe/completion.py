@@ -64,7 +64,8 @@ class Answer:
     """What became of one request. Times are seconds after ``sent``, which is on the monotonic clock.
 
     ``times`` are those of the pieces that held output, ``tokens`` how many tokens each held where the server told.
-    The counts are the server's, None where it sent none. ``wait_seconds`` is how long the client itself held it back.
+    The counts are the server's, None where it sent none. ``asked`` is how many output tokens it was asked for, and
+    ``by_length`` whether it ended by that length. ``wait_seconds`` is how long the client itself held it back.
     """
 
     sent: float
@@ -75,18 +76,27 @@ class Answer:
     cached_tokens: int | None = None
     failure: Failed | None = None
     wait_seconds: float = 0.0
+    asked: int | None = None
+    by_length: bool = False
 
     @property
     def counted(self) -> int:
-        """Output tokens: as the server counts them, else as its pieces tell, else one for each piece."""
+        """Output tokens: as the server counts them, as its pieces tell, as an end by length says, else the fewest."""
         if self.output_tokens is not None:
             return self.output_tokens
-        return sum(1 if count is None else count for count in self.tokens)
+        fewest = sum(1 if count is None else count for count in self.tokens)
+        return max(fewest, self.asked or 0) if None in self.tokens and self.by_length else fewest
+
+    @property
+    def most(self) -> int:
+        """The most output tokens that may have come: as many as were asked for, where nothing tells the number."""
+        open_ = self.output_tokens is None and None in self.tokens
+        return max(self.counted, self.asked or 0) if open_ else self.counted
 
 
 def complete(caller: Caller, dialect: Dialect, body: bytes, tokens: int) -> Answer:
     """Send one request and read what streams back. A failure is kept in the answer."""
-    answer = Answer(_monotonic())
+    answer = Answer(_monotonic(), asked=tokens)
     try:
         response = caller.send(dialect.path, body)
         with response:
@@ -129,7 +139,7 @@ class _Stream:
         self.answer = answer
         self.events = Events()
         self.done = False
-        self._most = 4 * asked + 256
+        self._asked, self._most = asked, 4 * asked + 256
         self._finish: str | None = None
         self._counted = 0
         self._continuous: bool | None = None
@@ -166,13 +176,14 @@ class _Stream:
                 if answer.times
                 else "the stream ended before a token came"
             )
+        answer.by_length = self._finish == "length"
         if not answer.times:
             self._without_text()
 
     def _without_text(self) -> None:
         """Tokens that no event showed: by the server's count, else as an end by length says. Failed where none came."""
         told = self.answer.output_tokens
-        tokens = (1 if self._finish == "length" else 0) if told is None else told
+        tokens = (self._asked if self.answer.by_length else 0) if told is None else told
         if not (tokens and self._silent):
             raise Failed("the stream held no token")
         self.answer.times = self._silent[:tokens]

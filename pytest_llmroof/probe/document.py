@@ -14,7 +14,9 @@ window reads the same file as a replay does.
                   "times": [0.051, 0.061], "tokens": [1, 1]}, {"sent": 0.0, "wait": 0.0, "failure": "..."}]}
 
 ``sent`` is seconds after ``started``, ``times`` are seconds after ``sent``; ``tokens`` is missing where the server does
-not tell what a piece holds. ``computed_tokens`` (prompt tokens that no cache held) is there where that is known.
+not tell what a piece holds. ``most_output_tokens`` stands beside an ``output_tokens`` that is only the fewest which the
+pieces can hold, where neither usage nor an end by length tells the number. ``computed_tokens`` (prompt tokens that no
+cache held) is there where that is known.
 Neither prompts nor outputs nor headers are in it.
 """
 
@@ -94,6 +96,8 @@ def _result(plan: Plan, load: Load, answer: Answer) -> dict[str, Any]:
     if answer.failure is not None:
         return {**found, "failure": answer.failure.reason}
     found |= {"input_tokens": _input(plan, answer), "output_tokens": answer.counted}
+    if answer.most > answer.counted:
+        found["most_output_tokens"] = answer.most
     found["times"] = [round(time, 6) for time in answer.times]
     if None not in answer.tokens:
         found["tokens"] = list(answer.tokens)
@@ -111,7 +115,7 @@ def _notes(plan: Plan, load: Load, good: list[Answer], failures: Counter[str]) -
         total = sum(failures.values())
         yield f"{total} of {len(load.answers)} requests of the probe failed: {reason}"
     yield from _of_prompts(plan, good)
-    short = [answer.counted for answer in good if answer.counted < plan.output_tokens]
+    short = [answer.counted for answer in good if answer.most < plan.output_tokens]
     if short:
         mean = sum(short) / len(short)
         yield (
@@ -124,8 +128,7 @@ def _notes(plan: Plan, load: Load, good: list[Answer], failures: Counter[str]) -
             f"at most {most} of {plan.concurrency} requests decoded at a time: some failed or waited; does the server "
             "run fewer at once (--max-num-seqs, --parallel), or are outputs too short for all to overlap?"
         )
-    if any(answer.output_tokens is None for answer in good):
-        yield "the server reports no usage: output tokens are the pieces of the stream"
+    yield from _of_counts(plan, good)
     if load.cpu_share > _BUSY_CLIENT:
         yield (
             f"the client's process used {load.cpu_share:.0%} of a processor: times between tokens may be its own; "
@@ -136,6 +139,25 @@ def _notes(plan: Plan, load: Load, good: list[Answer], failures: Counter[str]) -
     if longest > _WAIT * first and longest > 0.001:
         held = format_quantity(longest, "seconds")
         yield f"the client held requests back for up to {held}, which is in no latency (TTFT counts from sending)"
+
+
+def _of_counts(plan: Plan, good: list[Answer]) -> Iterator[str]:
+    """By what output tokens were counted, where the server's usage does not say it."""
+    untold = [answer for answer in good if answer.output_tokens is None]
+    guessed = [answer for answer in untold if answer.most > answer.counted]
+    ended = [answer for answer in untold if None in answer.tokens and answer.by_length]
+    if ended:
+        yield (
+            f"the server reports no usage: {len(ended)} of {len(good)} outputs ended by length, and so are taken to "
+            f"have the {plan.output_tokens} tokens that were asked for"
+        )
+    if guessed:
+        yield (
+            f"the server tells neither by usage nor by an end by length how many tokens {len(guessed)} of {len(good)} "
+            f"outputs have: at least one a piece of the stream, at most the {plan.output_tokens} that were asked for"
+        )
+    if len(untold) > len(ended) + len(guessed):
+        yield "the server reports no usage: output tokens are the pieces of the stream"
 
 
 def _most_at_once(good: list[Answer]) -> int:

@@ -240,6 +240,8 @@ def _probe_request(one: Mapping[str, Any]) -> Request:
     tokens, held = number(one.get("output_tokens")), [each for each in numbers(one.get("tokens") or []) if each]
     if one.get("failure") or not times or not tokens:
         return Request(started=started, failed=True)
+    most = number(one.get("most_output_tokens"))
+    single = most is not None and tokens <= 1 < most  # one piece, of one token or of several
     told = len(held) == len(times)
     # Of tokens that came together with the first one nobody knows when each was made: only those behind them count.
     behind = tokens - held[0] if told else tokens - 1
@@ -249,9 +251,10 @@ def _probe_request(one: Mapping[str, Any]) -> Request:
         tpot=(times[-1] - times[0]) / behind if behind > 0 and len(times) > 1 else None,
         itls=tuple(max(0.0, later - earlier) for earlier, later in pairwise(times)),
         input_tokens=number(one.get("input_tokens")),
-        output_tokens=tokens,
+        output_tokens=None if single else tokens,
         started=started,
         piece_tokens=tuple(held) if told else (),
+        most_tokens=most if most and most > tokens else None,
     )
 
 

@@ -17,7 +17,8 @@ class Request:
     tool says otherwise; a single token has none. ``itls`` are the times between the pieces that came in, a piece being
     one token or several: as ``piece_tokens`` says of every piece, the first one included, where the tool knows it.
     ``started`` is on the run's own clock. ``waited`` is how long the client itself held it back before it was sent,
-    which no latency holds. Of a failed request only these two count.
+    which no latency holds. Of a failed request only these two count. ``most_tokens`` is there where ``output_tokens``
+    are only the fewest that the pieces can hold: there may be so many, and ``tpot`` is then the longest possible.
     """
 
     ttft: float | None = None
@@ -30,6 +31,14 @@ class Request:
     failed: bool = False
     piece_tokens: tuple[float, ...] = ()
     waited: float | None = None
+    most_tokens: float | None = None
+
+    @property
+    def least_tpot(self) -> float | None:
+        """The shortest that ``tpot`` may be: the same where the output tokens are known."""
+        if self.tpot is None or self.most_tokens is None or self.output_tokens is None:
+            return self.tpot
+        return self.tpot * (self.output_tokens - 1) / (self.most_tokens - 1)
 
     def seconds(self, latency: str) -> float | None:
         """One latency of this request; its mean time between pieces for ``itl``.

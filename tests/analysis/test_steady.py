@@ -209,6 +209,50 @@ def test_other_lengths_than_asked_for_are_said(tmp_path: Path) -> None:
     ]
 
 
+#: 40 tokens in 10 pieces, the first at 1 s, then one every 40 ms: 0.36 s behind the first.
+FOURS = answer(0.0, [1.0 + 0.04 * step for step in range(10)], [None] * 10, output_tokens=None, asked=40)
+ONE = replace(decode_plan(1, 100, 40, 1), output_tokens=40)
+
+
+def test_an_end_by_length_tells_the_tokens(tmp_path: Path) -> None:
+    """0.36 s over 39 tokens behind the first are 9.231 ms, and 40 tokens in 2 s are 20 a second."""
+    path = written(tmp_path, ONE, replace(FOURS, by_length=True))
+    outcomes = measured(path, of=llama_8b())
+    tpot, rate = found(outcomes, "tpot.mean"), found(outcomes, "output.tokens_per_second")
+    assert (tpot.bounded.low, tpot.value, tpot.bounded.high) == pytest.approx((0.36 / 39,) * 3)
+    assert (rate.bounded.low, rate.value, rate.bounded.high) == pytest.approx((20.0,) * 3)
+    step = found(outcomes, "decode.step_time").bounded
+    assert (step.low, step.value) == pytest.approx((0.36 / 39, 0.04))
+    assert list(client(path).notes) == [
+        "the server reports no usage: 1 of 1 outputs ended by length, and so are taken to have the 40 tokens that were "
+        "asked for"
+    ]
+
+
+def test_where_nothing_tells_the_tokens_they_are_open(tmp_path: Path) -> None:
+    """Ten pieces hold 10 tokens to 40: 0.36 s over 9 to 39, and 5 to 20 a second."""
+    path = written(tmp_path, ONE, FOURS)
+    assert json.loads(path.read_text())["results"][0]["most_output_tokens"] == 40
+    outcomes = measured(path, of=llama_8b())
+    measurement = found(outcomes, "tpot.mean")
+    assert measurement.undecided == "how many tokens each piece of the stream holds is not told"
+    tpot = measurement.bounded
+    assert (tpot.low, tpot.value, tpot.high) == pytest.approx((0.36 / 39, 0.04, 0.04))
+    rate = found(outcomes, "output.tokens_per_second").bounded
+    assert (rate.low, rate.value, rate.high) == (5.0, 5.0, 20.0)
+    step = found(outcomes, "decode.step_time").bounded
+    assert (step.low, step.value, step.high) == pytest.approx((0.36 / 39, 0.04, 0.04))
+    met = found(outcomes, "goodput(tpot<=20ms)").bounded
+    assert (met.value, met.high) == (0.0, 1.0)  # by 40 tokens it meets it
+    (note,) = client(path).notes
+    assert note.endswith("at least one a piece of the stream, at most the 40 that were asked for")
+
+
+def test_one_piece_of_nobody_knows_how_many_tokens_has_no_time_per_token(tmp_path: Path) -> None:
+    path = written(tmp_path, ONE, replace(FOURS, times=[1.0], tokens=[None]))
+    assert missing(measured(path, of=llama_8b()), "tpot.mean").reason.endswith("holds no time per output token")
+
+
 def test_a_server_that_runs_fewer_at_once_is_said(tmp_path: Path) -> None:
     waited = answer(0.0, [5.0 + 0.01 * step for step in range(11)])
     (note,) = notes(tmp_path, DECODE, A, waited, seconds=6.0)

@@ -105,7 +105,30 @@ def test_without_running_counts_pieces_are_times_and_the_total_counts(server: Se
     assert answer.counted == 9
     server.usage = False
     answer = ask(server, tokens=9)
-    assert (answer.prompt_tokens, answer.output_tokens, answer.counted) == (None, None, 3)
+    # Nothing counts, but it ended by length: the 9 tokens that were asked for came, in 3 pieces.
+    assert (answer.prompt_tokens, answer.output_tokens, len(answer.times)) == (None, None, 3)
+    assert (answer.counted, answer.most) == (9, 9)
+
+
+@pytest.mark.parametrize(
+    ("events", "counted", "most"),
+    [
+        ((text("a b"), text("c d", "stop")), 2, 6),  # two pieces of one token or of several, six at the most
+        ((text("a b"), text("c d"), b"[DONE]"), 2, 6),  # without any reason of its end
+        ((text("a b"), text("c d", "stop", **used(64, 4))), 4, 4),
+        ((text("a b"), text("c d", "length", **used(64, 4))), 4, 4),  # the server's own limit: usage says more
+        ((text("a b"), text("c d", "length")), 6, 6),
+        ((text(""), text("", "length")), 6, 6),
+        (({"choices": [{"text": "ab", "token_ids": [1, 2], "finish_reason": "length"}]},), 2, 2),
+        ((*[text("a")] * 8, text("", "length")), 8, 8),  # never fewer than its pieces
+    ],
+)
+def test_usage_ids_and_an_end_by_length_tell_how_many_tokens(
+    server: Server, events: tuple[object, ...], counted: int, most: int
+) -> None:
+    server.fault = streaming(*events)
+    answer = ask(server, tokens=6)
+    assert (answer.failure, answer.counted, answer.most) == (None, counted, most)
 
 
 def test_the_role_is_no_token_and_reasoning_is(server: Server) -> None:
