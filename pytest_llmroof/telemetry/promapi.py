@@ -1,7 +1,7 @@
 """The HTTP API that Prometheus, VictoriaMetrics, Thanos and Mimir share: one question, one checked answer.
 
-Whatever is no answer is a SourceError in words of its own (``promrefusals``). Warnings of an answer that is not
-complete are kept in ``said``.
+Whatever is no answer, or an answer in part only, is a SourceError in words of its own (``promrefusals``). Warnings
+that leave nothing out are kept in ``said``.
 """
 
 from __future__ import annotations
@@ -127,6 +127,7 @@ class PrometheusApi:
             raise passing(error, after) if status in PASSING else error
         if not isinstance(answer, dict) or answer.get("status") != "success" or "data" not in answer:
             raise self._refusals.no_answer(text)
+        self._refusals.refuse_a_part(answer)
         self._keep_warnings(answer)
         return answer["data"]
 
@@ -175,13 +176,9 @@ class PrometheusApi:
     def _keep_warnings(self, answer: Mapping[str, Any]) -> None:
         for key in ("warnings", "infos"):
             for each in answer.get(key) or ():
-                self._say(f"{self.endpoint.shown} warns: {self._refusals.without_secrets(str(each))}")
-        if answer.get("isPartial") is True:
-            self._say(f"{self.endpoint.shown} answered in part only: some of its storage did not answer")
-
-    def _say(self, note: str) -> None:
-        if note not in self.said:
-            self.said.append(note)
+                note = f"{self.endpoint.shown} warns: {self._refusals.without_secrets(str(each))}"
+                if note not in self.said:
+                    self.said.append(note)
 
     def _rows(self, data: Any) -> list[Row]:
         kind = data.get("resultType") if isinstance(data, dict) else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
 from pytest_llmroof.data import load
@@ -77,6 +77,20 @@ class Refusals:
         label = kind if kind and not kind.isdigit() else str(status)
         remedy = _STATUS.get(status, (None, "look at the server's log"))[1]
         return SourceError(f"{where} cannot execute the query ({label}): {said}", remedy)
+
+    def refuse_a_part(self, answer: Mapping[str, Any]) -> None:
+        """SourceError where an answer says that series were left out of it: the replicas that lack would never fail."""
+        given = answer.get("warnings")
+        warnings = [str(each) for each in given] if isinstance(given, list) else []
+        phrases = load("prometheus.yaml")["left_out"]
+        lost = next((each for each in warnings if any(phrase in each.lower() for phrase in phrases)), None)
+        if lost is None and answer.get("isPartial") is not True:
+            return
+        why = "some of its storage did not answer" if lost is None else self.without_secrets(lost)
+        raise SourceError(
+            f"{self.endpoint.shown} answered in part only: {why}",
+            "ask again once all of its storage answers, or narrow `selector` to what the rest holds",
+        )
 
     def status_error(self, status: int, text: str) -> SourceError:
         """The error for a status that is no success, where the server itself says nothing of it as JSON."""

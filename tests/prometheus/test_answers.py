@@ -276,21 +276,43 @@ def test_a_proxy_that_lets_only_reading_pass(script: Script) -> None:
     assert [asked.method for asked in script.asked] == ["GET", "POST", "GET", "GET", "GET", "GET"]
 
 
-def test_what_is_not_complete_is_said(script: Script) -> None:
-    usual = script.answer
+def with_more(usual: Callable[[Asked], Answer], **more: object) -> Callable[[Asked], Answer]:
+    """The usual answers, with these keys beside their data."""
 
     def answer(asked: Asked) -> Answer:
         status, content, body = usual(asked)
-        said = {"warnings": ["No StoreAPIs matched"], "infos": ["PromQL info: x"], "isPartial": True}
-        return status, content, json.dumps({**json.loads(body), **said}).encode()
+        return status, content, json.dumps({**json.loads(body), **more}).encode()
 
-    script.answer = answer
-    notes = read(script).notes
-    assert [note.partition(" ")[2] for note in notes] == [
+    return answer
+
+
+def test_warnings_that_leave_nothing_out_are_said(script: Script) -> None:
+    info = 'PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: "x"'
+    script.answer = with_more(script.answer, warnings=["No StoreAPIs matched"], infos=[info], isPartial=False)
+    assert [note.partition(" ")[2] for note in read(script).notes] == [
         "warns: No StoreAPIs matched",
-        "warns: PromQL info: x",
-        "answered in part only: some of its storage did not answer",
+        f"warns: {info}",
     ]
+
+
+@pytest.mark.parametrize(("more", "why"), [
+    ({"isPartial": True}, "some of its storage did not answer"),
+    ({"warnings": ['fetch series for {prometheus="b"} 10.0.0.2:10901: rpc error: code = Unavailable']}, "rpc error"),
+    ({"warnings": ["harmless", "receive series from Addr: 10.0.0.2:10901: context deadline exceeded"]}, "receive"),
+    ({"warnings": ["x" * 400 + " results truncated due to limit"]}, "xxx"),
+    ({"warnings": [7, "remote_read: remote server http://far returned HTTP status 503"]}, "remote_read"),
+])  # fmt: skip
+def test_an_answer_in_part_is_none(script: Script, more: dict[str, object], why: str) -> None:
+    error = refused(script, with_more(script.answer, **more))
+    assert "answered in part only: " in error.reason
+    assert why in error.reason
+    assert "ask again" in str(error.remedy)
+
+
+def test_a_part_of_one_answer_is_enough(script: Script) -> None:
+    whole, part = script.answer, with_more(script.answer, isPartial=True)
+    error = refused(script, lambda asked: (part if asked.path.endswith("/query_range") else whole)(asked))
+    assert "answered in part only" in error.reason
 
 
 def test_an_engine_that_left_is_said(script: Script) -> None:
