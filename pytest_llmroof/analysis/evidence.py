@@ -159,6 +159,10 @@ def _profiled(letter: str, named: bool, attribution: Attribution, observed: Obse
         what = f"{observed.collective or 'communication'} {'transfers' if waits else 'kernels'}"
         text = f"{what} exposed for {share_text(share)} of {_profiled_time(attribution)}"
         source = observed.source_of("transport")
+        if share < least <= share + observed.unnamed:
+            # It speaks neither against communication nor for anything else before somebody says what these are.
+            text += f", kernels whose names are not understood for a further {share_text(observed.unnamed)}"
+            return Evidence("C or F", True, f"{text}: they may be communication", source)
     else:
         share = attribution.share("idle: within steps", "idle: between steps")
         text, source = _idle_text(share, attribution, observed), observed.source

@@ -46,6 +46,8 @@ class Observed:
     hidden_communication: float | None = None
     idle_within: float | None = None
     idle_between: float | None = None
+    unnamed: float = 0.0
+    """What kernels whose names are not understood would add to exposed communication, if they were some."""
     pauses: float = 0.0
     """Idle time beside these: the device's own pauses between kernels that were submitted in time, part of the work."""
     slow_kernels: float | None = None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_llmroof.analysis.communication import communicates
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.observed import Observed, Sign, WaitingCause
-from pytest_llmroof.analysis.profiled import Part, Silent, parts, source_of
+from pytest_llmroof.analysis.profiled import Part, Silent, alone, parts, source_of
 
 if TYPE_CHECKING:
     from pytest_llmroof.profiles.figures import Shares
@@ -54,6 +54,7 @@ def observed_by_profile(facts: WindowFacts) -> Observed | None:
         transport=exposed - waiting if exposed is not None and waiting is not None else exposed,
         waiting=waiting,
         waiting_cause=_waiting_cause(every),
+        unnamed=0.0 if alone(facts, figures) else sum(one.unnamed_exposed for one in shares) / len(shares),
         hidden_communication=_mean(shares, lambda one: one.hidden) or None,
         idle_within=sum(map(_idle_within, shares)) / len(shares),
         idle_between=sum(map(_idle_between, shares)) / len(shares),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_llmroof.advice import AnyAdvice, behind
 from pytest_llmroof.analysis.communication import communicates
+from pytest_llmroof.analysis.devices import degree_confirmed
 from pytest_llmroof.analysis.hardware_serving import degree_known
 from pytest_llmroof.analysis.thresholds import threshold
 from pytest_llmroof.analysis.vendors import profile_wanted, vendor_of
@@ -60,6 +61,13 @@ def parts(facts: WindowFacts) -> tuple[Part, ...] | Silent:
             behind(f"profile a few steps of {facts.phase}: ", wanted),
         )
     return chosen
+
+
+def alone(facts: WindowFacts, figures: Sequence[TimelineFigures]) -> bool:
+    """Whether each replica is known to have one GPU: by what was said, or by counters, and no profile shows others."""
+    if communicates(facts.deployment) or not (degree_known(facts.deployment) or degree_confirmed(facts)):
+        return False
+    return all(one.collective is None and (one.world_size or 1) == 1 for one in figures)
 
 
 def profiled_phase(profile: Profile | None) -> Phase | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pytest_llmroof.advice import behind
@@ -12,9 +13,10 @@ from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.hardware_serving import degree_known
 from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome
 from pytest_llmroof.analysis.metrics import find_metric
-from pytest_llmroof.analysis.profiled import Part, Silent, parts, source_of
+from pytest_llmroof.analysis.profiled import Part, Silent, alone, parts, source_of
 from pytest_llmroof.analysis.vendors import profile_wanted, vendor_of
 from pytest_llmroof.bounded import Bounded
+from pytest_llmroof.units import format_quantity
 
 if TYPE_CHECKING:
     from pytest_llmroof.profiles.figures import Shares
@@ -36,6 +38,14 @@ _SHARES: Final[dict[str, tuple[Callable[[Shares], float | None], str, str]]] = {
     ),
 }  # fmt: skip
 
+#: Metric -> what kernels of unknown names may add to its share, and what single steps call it with them.
+_UNNAMED: Final[dict[str, tuple[Callable[[Shares], float], str]]] = {
+    "timeline.communication": (lambda one: one.unnamed, "communication most"),
+    "timeline.communication_exposed": (lambda one: one.unnamed_exposed, "exposed most"),
+}
+#: What adds less than this is told by the interval alone.
+_WORTH_SAYING: Final = 0.01
+
 
 def timeline_metric(facts: WindowFacts, name: str) -> Outcome:
     """One metric of the window's profiles: the mean over all devices that were profiled."""
@@ -53,10 +63,38 @@ def timeline_metric(facts: WindowFacts, name: str) -> Outcome:
         if reason == _OPAQUE and not degree_known(facts.deployment):
             what = behind("write `tensor_parallel: 1` where one GPU serves the model alone, else ", what)
         return NoData(name, f"{source_of([part.figures for part in found])}: {reason}", what)
-    return _share(found, name)
+    measured = _share(found, name)
+    if name in _UNNAMED and not alone(facts, [part.figures for part in found]):
+        return _with_unnamed(measured, found, degree_known(facts.deployment))
+    return measured
 
 
-def _share(found: Sequence[Part], name: str) -> Outcome:
+def _with_unnamed(measured: Measurement, found: Sequence[Part], several: bool) -> Measurement:
+    """Communication with the kernels that may be some, too: their names do not tell."""
+    share_of, key = _UNNAMED[measured.metric]
+    more = sum(share_of(part.shares) for part in found) / len(found)
+    if more <= 0:
+        return measured
+    known = measured.bounded
+    high = max(known.high, known.value + more, *(end for part in found for end in _spread(part, key)))
+    wider = replace(measured, bounded=Bounded(known.value, known.low, high))
+    if more < _WORTH_SAYING:
+        return wider
+    most = max(found, key=lambda part: share_of(part.shares)).figures.unnamed_kernel
+    such = f" (most of it {most})" if most else ""
+    share = format_quantity(more, "fraction", 2)
+    said = f"kernels whose names are not understood{such} ran for a further {share} of the time"
+    look = f"look up what {most or 'they'} {'does' if most else 'do'}"
+    return replace(
+        wider,
+        judged_by="bounds",
+        undecided=f"{said}: they may be communication",
+        settle=look if several else f"{look}; where one GPU serves the model alone, write `tensor_parallel: 1`",
+        method=f"{measured.method}; {said}",
+    )
+
+
+def _share(found: Sequence[Part], name: str) -> Measurement:
     share_of, key, definition = _SHARES[name]
     shares = [share_of(part.shares) for part in found]
     known = [share for share in shares if share is not None]

@@ -13,16 +13,16 @@ from pytest_llmroof.errors import SourceError
 from pytest_llmroof.profiles.figures import Shares, StepFigures, TimelineFigures, WaitingCause
 from pytest_llmroof.profiles.gaps import CAUSES, Gaps, find_gaps, host_time
 from pytest_llmroof.profiles.intervals import Union, union
-from pytest_llmroof.profiles.kernels import collective_kind, kernel_classes, modern_attention
+from pytest_llmroof.profiles.kernel_time import class_shares, collective, unnamed_kernel
+from pytest_llmroof.profiles.kernels import modern_attention
 from pytest_llmroof.profiles.ranks import waiting_alone, waiting_of
 from pytest_llmroof.profiles.soundness import abstain_from, distortions_of, refuse_capture
 from pytest_llmroof.profiles.steps import LEAST, DeviceSteps, device_steps
 from pytest_llmroof.profiles.timeline import GRAPH, KERNEL, Int64, Phase, Timeline
-from pytest_llmroof.profiles.transport import Communication, communication_rows, match, of_one_rank
+from pytest_llmroof.profiles.transport import Communication, communication_rows, match, of_one_rank, unnamed_rows
 
 Float64 = NDArray[np.float64]
 
-"""Kernels that figures name, those that took most of the time."""
 _ROUNDING_NS: Final = 1
 """A gap of one nanosecond comes of a start and a duration that were rounded apart."""
 
@@ -101,7 +101,7 @@ def _figures(view: _View, waiting: WaitingCause | None, late: float | None, rank
         whole=whole,
         steps=steps,
         steps_by=view.steps.by if view.steps is not None and steps else None,
-        classes=_classes(timeline, ran),
+        classes=class_shares(timeline, ran),
         kernels=int(kernels.sum()),
         copies=int((~computed).sum()),
         graph_replays=int((work.kind == GRAPH).sum()),
@@ -109,7 +109,8 @@ def _figures(view: _View, waiting: WaitingCause | None, late: float | None, rank
         gaps_ns=np.sort(length[(length > _ROUNDING_NS) & ~view.gaps.hole]),
         host=host_time(timeline, view.gaps),
         modern_attention=modern_attention([timeline.names[name] for name in np.unique(work.name[kernels]).tolist()]),
-        collective=_collective(view, ran),
+        unnamed_kernel=unnamed_kernel(timeline, ran),
+        collective=collective(timeline, view.communication.rows, ran),
         trimmed_seconds=view.gaps.holes.total / 1e9,
         device_name=timeline.device_name,
         device=timeline.device,
@@ -153,10 +154,20 @@ def _covers(view: _View) -> Mapping[str, Union | None]:
         moved = union(starts, ends)
         del starts, ends
         computed = union(work.start[other], work.end[other])
+    communication = union(start, end)
+    most, named = communication, computed
+    if len(unnamed := unnamed_rows(timeline)):
+        rows = np.union1d(told.rows, unnamed)
+        most = union(work.start[rows], work.end[rows])
+        others = np.ones(len(work), dtype=np.bool_)
+        others[rows] = False
+        named = union(work.start[others], work.end[others])
     return {
         "busy": view.busy,
         "computed": None if opaque else computed,
-        "communication": None if opaque else union(start, end),
+        "communication": None if opaque else communication,
+        "communication most": None if opaque else most,
+        "computed by name": None if opaque else named,
         "computed or moving": None if opaque or not told.told else moved,
         **{cause: view.gaps.by_cause(place) for place, cause in enumerate(CAUSES)},
     }
@@ -172,6 +183,7 @@ def _shares(covers: Mapping[str, Union | None], start: Int64, until: Int64, end:
 
     busy, communication, computed = part("busy") or 0.0, part("communication"), part("computed")
     exposed = None if computed is None else max(busy - computed, 0.0)
+    most, named = part("communication most"), part("computed by name")
     moved = part("computed or moving")
     transport = None if moved is None or computed is None else max(moved - computed, 0.0)
     idle = 1.0 - busy
@@ -190,6 +202,8 @@ def _shares(covers: Mapping[str, Union | None], start: Int64, until: Int64, end:
         **{cause: part(cause) or 0.0 for cause in CAUSES},
         idle_within=within,
         idle_between=None if within is None else max(idle - within, 0.0),
+        unnamed=0.0 if most is None or communication is None else max(most - communication, 0.0),
+        unnamed_exposed=0.0 if named is None or computed is None else max(computed - named, 0.0),
     )
 
 
@@ -245,42 +259,17 @@ def _spread(covers: Mapping[str, Union | None], start: Int64, until: Int64) -> d
         cover = covers[name]
         return None if cover is None else cover.within(start, until) / (until - start)
 
-    busy, computed = parts("busy"), parts("computed")
+    busy, computed, named = parts("busy"), parts("computed"), parts("computed by name")
     host, in_flight = parts("host_bound"), parts("launch_in_flight")
     shares = {
         "busy": busy,
         "communication": parts("communication"),
+        "communication most": parts("communication most"),
         "exposed": None if busy is None or computed is None else np.maximum(busy - computed, 0.0),
+        "exposed most": None if busy is None or named is None else np.maximum(busy - named, 0.0),
         "host": None if host is None or in_flight is None else host + in_flight,
     }
     return {name: (float(each.min()), float(each.max())) for name, each in shares.items() if each is not None}
-
-
-def _collective(view: _View, ran: Float64) -> str | None:
-    """What most of the communication does."""
-    timeline, rows = view.timeline, view.communication.rows
-    kinds: dict[str, float] = {}
-    by_name = np.bincount(timeline.work.name[rows], weights=ran[rows], minlength=len(timeline.names))
-    for place in np.flatnonzero(by_name).tolist():
-        kind = collective_kind(timeline.names[place])
-        kinds[kind] = kinds.get(kind, 0.0) + float(by_name[place])
-    return max(kinds, key=lambda kind: kinds[kind], default=None)
-
-
-def _classes(timeline: Timeline, ran: Float64) -> dict[str, float]:
-    """The share of each class in the summed time of kernels and copies, the largest first."""
-    work = timeline.work
-    total = float(ran.sum())
-    kernel, graph = work.kind == KERNEL, work.kind == GRAPH
-    by_name = np.bincount(work.name[kernel], weights=ran[kernel], minlength=len(timeline.names))
-    shares: dict[str, float] = {}
-    for title, time in zip(kernel_classes(timeline.names), by_name.tolist(), strict=True):
-        if time:
-            shares[title] = shares.get(title, 0.0) + time / total
-    for title, kind in (("graph replays", graph), ("copies", ~(kernel | graph))):
-        if time := float(ran[kind].sum()):
-            shares[title] = time / total
-    return dict(sorted(shares.items(), key=lambda one: -one[1]))
 
 
 def _ratio(part: float, whole: float) -> float:

@@ -40,6 +40,10 @@ class Shares:
     unknown: float
     idle_within: float | None = None
     idle_between: float | None = None
+    unnamed: float = 0.0
+    """By how much ``communication`` would grow if every kernel whose name is not understood were communication."""
+    unnamed_exposed: float = 0.0
+    """By how much ``exposed`` would."""
 
     @property
     def causes_known(self) -> bool:
@@ -53,7 +57,8 @@ class StepFigures:
 
     ``count`` steps were measured, ``median_seconds`` is their median from one start to the next. Requests and tokens
     are those of the median step, where annotations tell. ``spread`` holds the least and the largest share of single
-    ones of them: of ``busy``, ``communication``, ``exposed``, and of ``host`` (bound by the host, or launch in flight).
+    ones of them: of ``busy``, ``communication``, ``exposed``, ``host`` (bound by the host, or launch in flight), and of
+    the first two of communication with all kernels whose names are not understood (``communication most``).
     """
 
     phase: Phase | None
@@ -104,6 +109,8 @@ class TimelineFigures:
     host: HostTime | None = None
     modern_attention: bool | None = None
     collective: str | None = None
+    unnamed_kernel: str | None = None
+    """Of the kernels whose names are not understood the one that took most of the time."""
     trimmed_seconds: float = 0.0
     device_name: str | None = None
     device: int | None = None

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_llmroof.profiles.kernels import collective_kind, communication_classes, kernel_classes
+from pytest_llmroof.profiles.kernels import OTHER, collective_kind, communication_classes, kernel_classes
 from pytest_llmroof.profiles.timeline import KERNEL, Bool, Int64, Timeline
 
 LEAST_ALIKE: Final = 5
@@ -75,7 +75,16 @@ class Matched:
 
 def communication_rows(timeline: Timeline) -> Int64:
     """Which work is communication."""
-    classes = communication_classes()
+    return _rows_of(timeline, communication_classes())
+
+
+def unnamed_rows(timeline: Timeline) -> Int64:
+    """Which work may be communication for all that its name tells; none where one GPU is the world."""
+    return _rows_of(timeline, frozenset({OTHER}) if timeline.world_size != 1 else frozenset())
+
+
+def _rows_of(timeline: Timeline, classes: frozenset[str]) -> Int64:
+    """Which work is of kernels of some classes."""
     named = np.array([title in classes for title in kernel_classes(timeline.names)], dtype=np.bool_)
     work = timeline.work
     return np.flatnonzero((work.kind == KERNEL) & named[work.name]) if len(named) else np.zeros(0, dtype=np.int64)

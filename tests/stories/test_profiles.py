@@ -226,6 +226,45 @@ def test_hidden_communication_is_no_share(profiled: Callable[..., Any]) -> None:
     assert "communication of a further 20 % of the step is hidden behind computation" in against
 
 
+def test_kernels_of_unknown_names_may_be_communication(profiled: Callable[..., Any]) -> None:
+    """30 % of each step is one kernel that nothing classes: communication is between 0 and 30 %, and C is not out."""
+    both = ("timeline.communication <= 5%", "timeline.communication_exposed <= 5%")
+    own = decode(communication=0.3, kernel="void my_company::ring<__nv_bfloat16>(float*)")
+    run = profiled([own], *both, "timeline.communication_exposed <= 31%", MBU)
+    assert run.verdicts == ["no data", "no data", "pass", "fail"]
+    for gate in run.window["gates"][:2]:
+        assert gate["because"].startswith("kernels whose names are not understood (most of it my_company::ring) ran")
+        assert "a further 30 % of the time: they may be communication" in gate["because"]
+    assert not evidence(run, "C", supports=False)
+    assert any("a further 30 %: they may be communication" in text for text in evidence(run, "C or F"))
+    # Nobody said how many GPUs serve, and the recording does not either; then somebody says that it is one.
+    alone = replace(own, rank=None, world_size=None)
+    assert profiled([alone], *both, head="", engine=False).verdicts == ["no data", "no data"]
+    one = "model: llama-3.1-8b\ngpu: h100\ndeployment: {tensor_parallel: 1}\n"
+    assert profiled([alone], *both, head=one, engine=False).verdicts == ["pass", "pass"]
+
+
+def test_a_little_of_unknown_names_widens_the_interval_only(profiled: Callable[..., Any]) -> None:
+    """0.5 % of the step: the figure stays, a limit within it is approximate, one beyond it is met."""
+    own = decode(communication=0.005, kernel="void my_company::ring<__nv_bfloat16>(float*)")
+    run = profiled([own], "timeline.communication_exposed <= 0.2%", "timeline.communication_exposed <= 1%")
+    assert run.verdicts == ["pass", "pass"]
+    assert [gate["approximate"] for gate in run.window["gates"]] == [True, False]
+    assert run.value("timeline.communication_exposed") == 0
+
+
+def test_what_computation_hides_exposes_nothing_whatever_it_is(profiled: Callable[..., Any]) -> None:
+    """Unknown kernels of 20 % of the step on a stream of their own beside GEMMs."""
+    schedule = decode(idle=0.02)
+    length = 26_200_000 // 160
+    for number in range(160 * 8):
+        at = number * length
+        start = at + length // 2
+        schedule.launch(max(at - 20_000, 0), [("my_company_ring", start, start + length // 5)], stream=20)
+    gates = ("timeline.communication <= 5%", "timeline.communication_exposed <= 5%")
+    assert profiled([schedule], *gates).verdicts == ["no data", "pass"]
+
+
 def test_a_profile_alone_is_judged_and_asks_for_telemetry_where_it_is_needed(profiled: Callable[..., Any]) -> None:
     gates = ("timeline.idle <= 5%", "timeline.communication_exposed <= 20%", "timeline.gap.p99 <= 20us", MBU)
     run = profiled([decode(communication=0.34, idle=0.04)], *gates, head="gpu: h100\n", phase=None, engine=False)
