@@ -26,15 +26,22 @@ def summaries(run: Mapping[str, Any], tool: Mapping[str, Any], client: Client) -
         if values:
             called = latency["named"].format("*") if "named" in latency else latency["at"].rpartition(".")[2]
             called = latency["at"] if called in ("successful", "") else called
-            found[name] = Summary(called, values, latency["definition"])
-    per_piece = [name for name, latency in tool["latencies"].items() if latency.get("per_piece") and name in found]
-    for name in per_piece:
+            told = latency["per_token"]["definition"] if _per_token(run, latency) else latency["definition"]
+            found[name] = Summary(called, values, told)
+    for name in [name for name in found if tool["latencies"][name].get("per_piece")]:
+        if _per_token(run, tool["latencies"][name]):
+            continue
         stretch = _stretch(found, client)
         if stretch is None:  # how long a token took may be anything
             del found[name]
         else:
             found[name] = replace(found[name], stretch=stretch)
     return found
+
+
+def _per_token(run: Mapping[str, Any], latency: Mapping[str, Any]) -> bool:
+    """Whether a latency of pieces is one of tokens in this run, as newer releases of its tool count."""
+    return "per_token" in latency and at(run, latency["per_token"]["has"]) is not None
 
 
 def stated_waits(run: Mapping[str, Any], tool: Mapping[str, Any]) -> dict[str, float]:

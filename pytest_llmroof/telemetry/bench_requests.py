@@ -190,17 +190,20 @@ def of_inference_perf(records: Iterable[Mapping[str, Any]]) -> tuple[Request, ..
 
 def _inference_perf_request(one: Mapping[str, Any]) -> Request:
     start, end = number(one.get("start_time")), number(one.get("end_time"))
-    times = [time for time in numbers(at(one, "info.output_token_times") or []) if time is not None]
+    # Newer releases hold the answer in an object of its own; without a tokenizer only when its pieces came is known.
+    places = ("info.output_token_times", "info.response_metrics.output_token_times", "info.response_metrics.chunk_times")
+    stated = next((found for path in places if (found := at(one, path))), [])
+    times = [time for time in numbers(stated) if time is not None]
     if one.get("error") or start is None or end is None:
         return Request(started=start, failed=True)
-    tokens = number(at(one, "info.output_tokens"))
+    tokens = _first(one, "info.output_tokens", "info.response_metrics.output_tokens")
     ttft = max(0.0, times[0] - start) if times else None
     return Request(
         ttft=ttft,
         e2e=max(0.0, end - start),
         tpot=per_token(times[-1] - start, ttft, tokens) if times else None,
         itls=tuple(max(0.0, later - earlier) for earlier, later in pairwise(times)),
-        input_tokens=number(at(one, "info.input_tokens")),
+        input_tokens=_first(one, "info.request_metrics.text.input_tokens", "info.input_tokens"),
         output_tokens=tokens,
         started=start,
     )

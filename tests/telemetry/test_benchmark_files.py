@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmark_files import detailed, measured, vllm_result, window_of, write
+from benchmark_files import detailed, found, measured, missing, vllm_result, window_of, write
 from vllm_pages import write_pages
 
 from pytest_llmroof.analysis.clientfacts import client_wait
@@ -375,6 +375,65 @@ def test_inference_perf_requests(tmp_path: Path) -> None:
     first = client.succeeded[0]
     assert (first.ttft, first.e2e, first.tpot) == pytest.approx((0.2, 1.2, 0.5))
     assert client.failed == 1
+
+
+def newest_record(start: float, times: list[float], **changes: Any) -> dict[str, Any]:
+    """One request as the newest releases write it: three tokens, of which the last two may have come together."""
+    answer = {"output_tokens": 3, "server_usage": {"completion_tokens": 3}, "chunk_times": times[:2]}
+    info = {
+        "request_metrics": {"text": {"input_tokens": 50}, "image": None},
+        "response_metrics": answer | {"output_token_times": times} | changes,
+        "lora_adapter": None, "input_tokens": 50,
+    }  # fmt: skip
+    return {"start_time": start, "end_time": times[-1], "request": None, "info": info, "error": None}
+
+
+def newest_summary() -> dict[str, Any]:
+    """Two requests, one more that failed: 2.5 s, 100 prompt tokens, of which the server had 40."""
+    run = inference_perf(2, time_per_output_token={"mean": 0.4, "median": 0.4})
+    del run["successes"]["prompt_len"]
+    run["successes"] |= {
+        "prompt_tokens": {"total": 100.0, "cached": 40.0, "uncached": 60.0, "mean": 50.0},
+        "output_len": {"mean": 3.0}, "output_tokens": {"total": 6.0, "mean": 3.0},
+    }  # fmt: skip
+    return {**run, "benchmark_time_seconds": 2.5, "failures": {"count": 1}}
+
+
+def test_newest_inference_perf_requests(tmp_path: Path) -> None:
+    records = [
+        newest_record(5.0, [5.2, 5.7, 6.2]),
+        newest_record(6.0, [6.4, 7.0], output_token_times=[]),  # no tokenizer: its pieces
+        {"start_time": 6.0, "end_time": 6.1, "error": {"error_type": "HTTP Error 500", "error_msg": ""},
+         "info": {"request_metrics": {"text": {"input_tokens": 50}}, "response_metrics": None}},
+    ]  # fmt: skip
+    (tmp_path / "per_request_lifecycle_metrics.json").write_text(json.dumps(records))
+    write(tmp_path / "summary_lifecycle_metrics.json", newest_summary())
+    client = client_of(tmp_path)
+    first, second = client.succeeded
+    assert (first.ttft, first.e2e, first.tpot) == pytest.approx((0.2, 1.2, 0.5))  # 1 s over two tokens
+    assert (second.ttft, second.tpot) == pytest.approx((0.4, 0.3))  # 0.6 s over two tokens
+    assert (first.input_tokens, first.output_tokens) == (50, 3)
+    assert (client.completed, client.failed, client.duration_seconds, client.input_tokens) == (2, 1, 2.5, 100)
+    good = found(measured(tmp_path), "goodput(ttft<=300ms, tpot<=1s)")
+    assert good.value == pytest.approx(1 / 3)
+
+
+def test_the_layout_tells_how_inference_perf_counts_time_per_token(tmp_path: Path) -> None:
+    summary = client_of(write(tmp_path / "new.json", newest_summary())).summaries["tpot"]
+    assert (summary.stretch, summary.values["mean"]) == (1.0, 0.4)
+    assert summary.definition == "(last - first token) / (output tokens - 1) of each request"
+    old = client_of(write(tmp_path / "old.json", inference_perf())).summaries["tpot"]
+    assert old.definition.startswith("mean time between the pieces of the stream")
+
+
+def test_advice_asks_for_no_file_that_is_there(tmp_path: Path) -> None:
+    """An answer that was not streamed has no time to first token, in whatever file."""
+    whole = newest_record(5.0, [6.2], output_token_times=[], chunk_times=[])
+    path = write(tmp_path / "per_request_lifecycle_metrics.json", whole)
+    for metric in ("ttft.p50", "goodput(ttft<=2s)"):
+        advice = str(missing(measured(path), metric).remedy)
+        assert "streaming: true" in advice
+        assert "per_request" not in advice
 
 
 def test_what_inference_perf_asked_of_prometheus_is_not_its_own(tmp_path: Path) -> None:
