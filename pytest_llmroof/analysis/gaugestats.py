@@ -11,6 +11,7 @@ from pytest_llmroof.analysis.busytime import load_span
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.measurement import Measurement, NoData, Outcome
 from pytest_llmroof.analysis.metrics import METRICS
+from pytest_llmroof.analysis.peaks import judged, peaks, widest_pause
 from pytest_llmroof.analysis.residency import gauge, under_load, widest_gap
 from pytest_llmroof.analysis.sources import not_exported, source
 from pytest_llmroof.analysis.thresholds import remedy, threshold
@@ -40,9 +41,9 @@ def gauge_statistic(facts: WindowFacts, base: str, statistic: str) -> Outcome:
         return NoData(metric, f"{_samples(series)}, none of them inside the load", _more(facts))
     if statistic == "last":
         return _measured(facts, metric, quantity, inside, inside.values[-1], "last sample inside the load")
-    if not _dense(facts, inside):
+    if not _dense(facts, quantity, inside):
         few = f"too few for a mean (at least {threshold('gauge_samples'):.0f})"
-        reason = _gap(facts, inside) or few
+        reason = _gap(facts, quantity, inside) or few
         return NoData(metric, f"{_samples(inside)} inside the load: {reason}", _more(facts))
     mean = sum(inside.values) / len(inside.values)
     return _measured(facts, metric, quantity, inside, mean, "mean of the samples inside the load")
@@ -72,9 +73,11 @@ def _largest(
     facts: WindowFacts, metric: str, quantity: str, series: Series, inside: Series, ceiling: float
 ) -> Measurement:
     """The largest sample: evidence for the whole load where samples are dense, else only a lower bound."""
-    if _dense(facts, inside):
-        return _measured(facts, metric, quantity, inside, max(inside.values), "largest sample inside the load")
-    seen = max(series.values)
+    every = peaks(facts.window, quantity, adds=quantity != "kv_usage")
+    if _dense(facts, quantity, inside):
+        most = max((*inside.values, *judged(facts.window, every).values))
+        return _measured(facts, metric, quantity, inside, most, "largest sample inside the load")
+    seen = max((*series.values, *every.values))
     return Measurement(
         metric=metric,
         bounded=Bounded(seen, seen, max(seen, ceiling)),
@@ -86,7 +89,7 @@ def _largest(
         undecided=(
             f"{_samples(series)}, {len(inside.times) or 'none'} of them inside the load, say nothing of what lay "
             f"between: a maximum needs at least {threshold('gauge_samples'):.0f}, at most a tenth of the window apart"
-            + (f", and there is {gap}" if (gap := _gap(facts, inside)) else "")
+            + (f", and there is {gap}" if (gap := _gap(facts, quantity, inside)) else "")
         ),
         settle=_more(facts),
     )
@@ -107,27 +110,31 @@ def _measured(
     )
 
 
-def _dense(facts: WindowFacts, inside: Series) -> bool:
-    """Whether the samples are many and close enough to speak for what lies between them."""
+def _dense(facts: WindowFacts, quantity: str, inside: Series) -> bool:
+    """Whether the samples are many and close enough, of each engine, to speak for what lies between them."""
     if len(inside.times) < threshold("gauge_samples"):
         return False
-    gap, duration = _widest(facts, inside)
+    gap, duration, _ = _widest(facts, quantity, inside)
     # The time of a sample is known to within its scrapes only: a tenth sampled ten times must not hang on jitter.
     return gap <= threshold("gauge_gap") * duration * (1 + 1e-9) + facts.window.clock_error_seconds
 
 
-def _widest(facts: WindowFacts, inside: Series) -> tuple[float, float]:
-    """The widest gap between samples, and the window's length; seconds."""
+def _widest(facts: WindowFacts, quantity: str, inside: Series) -> tuple[float, float, str]:
+    """The widest gap between samples, the window's length (seconds), and the engine among several that has it."""
     span = load_span(facts.window) or (inside.times[0], inside.times[-1])
-    return widest_gap(inside, span), facts.duration_seconds or span[1] - span[0]
+    gap, whose = widest_gap(inside, span), ""
+    if len(facts.window.engines) > 1:
+        gap, whose = max((gap, whose), widest_pause(facts.window, quantity, span), key=lambda each: each[0])
+    return gap, facts.duration_seconds or span[1] - span[0], whose
 
 
-def _gap(facts: WindowFacts, inside: Series) -> str | None:
+def _gap(facts: WindowFacts, quantity: str, inside: Series) -> str | None:
     """The gap that spoils samples which are many enough; None where they are too few."""
     if len(inside.times) < threshold("gauge_samples"):
         return None
-    gap, duration = (format_quantity(seconds, "seconds") for seconds in _widest(facts, inside))
-    return f"a gap of {gap} in {duration}"
+    gap, duration, whose = _widest(facts, quantity, inside)
+    of_one = f" at {whose}" if whose else ""
+    return f"a gap of {format_quantity(gap, 'seconds')} in {format_quantity(duration, 'seconds')}{of_one}"
 
 
 def _combination(base: str, statistic: str) -> Callable[[Sequence[float]], float]:

@@ -43,6 +43,8 @@ def counted_of(read: Read, server: Server, rows: Sequence[Row], said: list[str])
             f"part without a restart is used, {last - first:.0f} of {server.times[-1] - server.times[0]:.0f} s"
         )
     counted = Counted(server, first, last)
+    # Gauges need no two scrapes of one process: what they show beside a restart is no less true.
+    shown = (server.times[0], server.times[-1]) if restarts else (first, last)
     own = [own_labels(row.labels, read.engine) for row in rows]
     page = _page(server, rows, own, first_at, first, read.declared)
     earlier = {one.identity: one for one in snapshots(page, read.engine)}
@@ -58,7 +60,7 @@ def counted_of(read: Read, server: Server, rows: Sequence[Row], said: list[str])
             continue
         moved = difference(before, snapshot, read.engine)
         said.extend(problem for problem in moved.problems if problem not in said)
-        gauges = dict(_gauges(server, identity, first, last, whole=not index))
+        gauges = dict(_gauges(server, identity, *shown, whole=not index))
         counted.engines.append(
             Engine(
                 identity=name,
@@ -66,6 +68,7 @@ def counted_of(read: Read, server: Server, rows: Sequence[Row], said: list[str])
                 counters=moved.counters,
                 histograms=moved.histograms,
                 gauges=gauges,
+                sampled=gauges,
                 finished=moved.finished,
                 names=moved.names,
                 facts=snapshot.facts,

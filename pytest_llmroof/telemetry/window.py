@@ -109,6 +109,8 @@ class Engine:
     accounted: frozenset[str] = frozenset()
     """Quantities that it may lack and yet has not lost: its server tells them of all its engines together (one of which
     holds them), or they are fed, though not in this window."""
+    sampled: Mapping[str, Series] = field(default_factory=dict)
+    """The gauges as this engine itself was sampled, also beyond a restart, where ``gauges`` are on another clock."""
 
 
 @dataclass(frozen=True)
@@ -218,7 +220,8 @@ class Window:
         if engine.seen is None:
             return replace(self, engines=(engine,), progress=engine.progress or self.progress)
         first, last = engine.seen
-        there = {name: series.between(first, last) for name, series in engine.gauges.items()}
+        gauges = {name: engine.sampled.get(name, series) for name, series in engine.gauges.items()}
+        there = {name: series.between(first, last) for name, series in gauges.items()}
         return replace(
             self,
             engines=(replace(engine, gauges=there),),
