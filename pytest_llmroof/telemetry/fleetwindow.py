@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from statistics import fmean
 from typing import Final
 
@@ -19,6 +20,8 @@ from pytest_llmroof.telemetry.window import Engine, Series, SourceInfo, Window
 
 #: Servers that are named in one note, at the most.
 _NAMED: Final = 3
+#: Pauses between two scrapes that are so many times the usual one of that server: at least one scrape failed.
+_MISSED: Final = 1.5
 
 
 def fleet_window(
@@ -44,7 +47,7 @@ def fleet_window(
         _of_model(read, counted, served_model_name, said)
     else:
         _of_models(read, counted, models)
-    said[:0] = _presence(read, counted)
+    said[:0] = [*_presence(read, counted), *_pauses(counted)]
     return _window(read, counted, said)
 
 
@@ -150,6 +153,26 @@ def _presence(read: Read, counted: Sequence[Counted]) -> list[str]:
     absent = {name for _, name in (*came, *left)}
     parts = [part for part in (_moved(left, "left"), _moved(came, "came")) if part]
     return [f"{len(counted) - len(absent)} of {len(counted)} replicas for the whole window: {', '.join(parts)}"]
+
+
+def _pauses(counted: Sequence[Counted]) -> list[str]:
+    """What to say of servers that were not scraped for a while, though they were there before and after."""
+    found = []
+    for each in counted:
+        pauses = [(later - earlier, earlier) for earlier, later in pairwise(each.server.times)]
+        usual = sorted(pause for pause, _ in pauses)[len(pauses) // 2]
+        longest, since = max(pauses)
+        if longest > _MISSED * usual:
+            found.append((longest, since, each.server.name))
+    if not found:
+        return []
+    if len(found) == 1:
+        ((longest, since, name),) = found
+        return [f"{name} was not scraped for {longest:.0f} s from {clock(since)} UTC"]
+    found.sort(reverse=True)
+    named = [f"{name} for {pause:.0f} s from {clock(since)} UTC" for pause, since, name in found[:_NAMED]]
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return [f"{len(found)} of {len(counted)} replicas were not scraped for a while: {', '.join(named)}{more}"]
 
 
 def _moved(servers: Sequence[tuple[float, str]], what: str) -> str:
