@@ -13,7 +13,8 @@ from pytest_llmroof.analysis.contradiction import Contradiction, said
 from pytest_llmroof.analysis.counter_checks import rested
 from pytest_llmroof.analysis.devices import more_at_work, sliced
 from pytest_llmroof.analysis.facts import WindowFacts
-from pytest_llmroof.analysis.profile_checks import more_ranks, overfull
+from pytest_llmroof.analysis.hardware_serving import degree_known
+from pytest_llmroof.analysis.profile_checks import more_ranks, other_device, overfull
 
 
 def contradictions(facts: WindowFacts) -> tuple[Contradiction, ...]:
@@ -43,7 +44,15 @@ def _more_gpus(facts: WindowFacts) -> Iterator[Contradiction]:
 def _profiled_ranks(facts: WindowFacts) -> Iterator[Contradiction]:
     """More ranks in a profile than the deployment has."""
     if (found := more_ranks(facts)) is not None:
-        yield Contradiction(found.reason, found.check, per_gpu=True)
+        # Of a degree that nobody gave the profile is not wrong, but what was assumed.
+        spoilt = ("timeline.",) if degree_known(facts.deployment) else ()
+        yield Contradiction(found.reason, found.check, per_gpu=True, counts=spoilt)
+
+
+def _profiled_device(facts: WindowFacts) -> Iterator[Contradiction]:
+    """A profile of another device than the accelerator given, whatever the telemetry beside it says."""
+    if (found := other_device(facts)) is not None:
+        yield Contradiction(found.reason, found.check, per_gpu=True, counts=("timeline.",))
 
 
 def _profiled_losses(facts: WindowFacts) -> Iterator[Contradiction]:
@@ -56,5 +65,6 @@ def _profiled_losses(facts: WindowFacts) -> Iterator[Contradiction]:
 _CHECKS: Final[tuple[Callable[[WindowFacts], Iterator[Contradiction]], ...]] = (
     _slices, served_model, tokens, ranks, degrees, precisions, served_precision, split, memory, replicas, _more_gpus,
     device, experts, _rested,
-    decode_step, whole_window, short_account, _profiled_ranks, _profiled_losses,
+    decode_step, whole_window, short_account, _profiled_ranks, _profiled_device,
+    _profiled_losses,
 )  # fmt: skip

@@ -154,6 +154,7 @@ class Measurements(Mapping[str, Outcome]):
 #: Metrics without a model that contradictions may spoil, too.
 _SPOILT: Final = (
     "output.", "input.", "requests_per_second", "running.", "waiting.", "kv_cache.", "preemptions", "hfu", "hardware.",
+    "timeline.",
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Profiles against the rest of the inputs: ranks that the deployment does not have, more lost than a step can hold."""
+"""Profiles against the rest of the inputs: ranks or a device that it does not have, more lost than a step can hold."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pytest_llmroof.analysis.constants import threshold
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.hardware_serving import degree_known
 from pytest_llmroof.analysis.observing import observe
+from pytest_llmroof.roofline.devicenames import kinship
 from pytest_llmroof.units import format_quantity
 
 
@@ -40,6 +41,22 @@ def more_ranks(facts: WindowFacts) -> Belied | None:
         f"{named}: {shown}, and the deployment has {deployment.gpus} GPU{'s' if deployment.gpus > 1 else ''}, {degree}",
         "`tensor_parallel:` (and `pipeline_parallel:`, `data_parallel:`), and that the profile is of this server",
     )
+
+
+def other_device(facts: WindowFacts) -> Belied | None:
+    """A profile that names another device than the accelerator given."""
+    deployment = facts.deployment
+    gpu = deployment.accelerator
+    taken = deployment.provenance.get("gpu", "given") == "telemetry"
+    if facts.profile is None or gpu is None or taken or gpu.confidence == "given":
+        return None
+    for one in facts.profile.timelines:
+        if one.device_name and kinship(one.device_name, gpu) == "other":
+            return Belied(
+                f"{one.location} was recorded on {one.device_name}, the gpu given is {gpu.name}",
+                "`gpu:`, and that the profile is of this machine",
+            )
+    return None
 
 
 def overfull(facts: WindowFacts) -> Iterator[Belied]:

@@ -127,7 +127,7 @@ def test_replays_recorded_whole_hide_no_communication_of_a_server_that_was_said_
     pytester: pytest.Pytester, gate: Gate, degree: str, told: bool
 ) -> None:
     write_nsys(pytester.path / "decode.sqlite", replayed(), opaque=True)
-    run, missing = judged(gate, "decode.sqlite", head=f"gpu: h200\nmodel: llama-3.1-8b\ndeployment: {degree}\n")
+    run, missing = judged(gate, "decode.sqlite", head=f"gpu: h100\nmodel: llama-3.1-8b\ndeployment: {degree}\n")
     assert missing == (set() if told else COMMUNICATION)
     if told:
         assert run.value("timeline.communication_exposed") == 0

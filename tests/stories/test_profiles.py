@@ -355,8 +355,26 @@ def test_a_damaged_trace_takes_nothing_else_with_it(pytester: pytest.Pytester, g
 
 def test_a_trace_of_another_device_is_impossible(profiled: Callable[..., Any]) -> None:
     run = profiled([decode(communication=0.34, device_name="NVIDIA A100-SXM4-80GB")], MBU, "timeline.idle <= 5%")
-    assert run.verdicts == ["impossible", "pass"]
+    assert run.verdicts == ["impossible", "impossible"]
     assert "A100-SXM4-80GB" in run.one_line
+
+
+@pytest.mark.parametrize(("device", "verdict"), [
+    ("NVIDIA A100-SXM4-80GB", "impossible"), ("AMD Instinct MI300X", "impossible"),
+    ("NVIDIA H100 80GB HBM3", "pass"), ("Graphics Device", "pass"),
+])  # fmt: skip
+def test_a_timeline_of_another_device_says_nothing_of_this_one(
+    profiled: Callable[..., Any], device: str, verdict: str
+) -> None:
+    """A profile and nothing else: an H100 was given. A name that tells no model may be one."""
+    schedule = decode(device_name=device)
+    run = profiled([schedule], "timeline.idle <= 5%", head="gpu: h100\n", engine=False)
+    assert run.verdicts == [verdict]
+    if verdict == "impossible":
+        because = run.window["gates"][0]["because"]
+        assert because == f"{TRACE} was recorded on {device}, the gpu given is h100-sxm5-80gb"
+    # Where nobody gave one, the profile's own is taken.
+    assert profiled([schedule], "timeline.idle <= 5%", head="", engine=False).verdicts == ["pass"]
 
 
 def test_more_ranks_than_the_deployment_has_are_impossible(profiled: Callable[..., Any]) -> None:
@@ -364,6 +382,10 @@ def test_more_ranks_than_the_deployment_has_are_impossible(profiled: Callable[..
     run = profiled([decode(communication=0.34)], MBU, head=head, model="meta-llama/Llama-3.1-8B-Instruct")
     assert run.verdicts == ["impossible"]
     assert "a rank of 4, and the deployment has 1 GPU, tensor_parallel 1 (assumed)" in run.one_line
+    # Five ranks, where four GPUs were given: the timelines are of another server.
+    five = ranks(0.3, working=True, count=5)
+    assert profiled(five, "timeline.idle <= 90%").verdicts == ["impossible"]
+    assert profiled(five[:4], "timeline.idle <= 90%").verdicts == ["pass"]
 
 
 def test_another_steps_profile_is_shown_beside_and_trusted_less(profiled: Callable[..., Any]) -> None:
