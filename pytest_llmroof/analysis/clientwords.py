@@ -13,7 +13,7 @@ def source_of(client: Client) -> str:
 
 
 def more(client: Client, key: str) -> AnyAdvice:
-    """What makes the tool tell more. Where its single requests are there, and tell no times of tokens, it must stream."""
+    """What makes the tool tell more: to stream, where its single requests are there and tell no times of tokens."""
     if key in ("requests", "percentiles") and client.complete and "streaming" in client.remedies:
         return client.remedies["streaming"]
     return client.remedies.get(key) or client.remedies.get("requests") or remedy("per_request")

@@ -128,6 +128,11 @@ def of_latencies(run: Mapping[str, Any]) -> tuple[Request, ...]:
     return tuple(Request(e2e=value) for value in found)
 
 
+def only_completed(kind: str, run: Mapping[str, Any]) -> bool:
+    """Whether the records inside a run are of completed requests alone, so that they tell nothing of failed ones."""
+    return kind == "latencies" or (kind == "arrays" and not isinstance(run.get("ttfts"), list))
+
+
 def of_aiperf(records: Iterable[Mapping[str, Any]]) -> tuple[Request, ...]:
     """AIPerf's profile_export.jsonl: every value with its unit; requests of the warm-up are left out."""
     return tuple(
@@ -191,9 +196,9 @@ def of_inference_perf(records: Iterable[Mapping[str, Any]]) -> tuple[Request, ..
 def _inference_perf_request(one: Mapping[str, Any]) -> Request:
     start, end = number(one.get("start_time")), number(one.get("end_time"))
     # Newer releases hold the answer in an object of its own; without a tokenizer only when its pieces came is known.
-    places = ("info.output_token_times", "info.response_metrics.output_token_times", "info.response_metrics.chunk_times")
-    stated = next((found for path in places if (found := at(one, path))), [])
-    times = [time for time in numbers(stated) if time is not None]
+    places = ("output_token_times", "response_metrics.output_token_times", "response_metrics.chunk_times")
+    stated = [found for place in places if (found := at(one, f"info.{place}"))]
+    times = [time for time in numbers(stated[0] if stated else []) if time is not None]
     if one.get("error") or start is None or end is None:
         return Request(started=start, failed=True)
     tokens = _first(one, "info.output_tokens", "info.response_metrics.output_tokens")

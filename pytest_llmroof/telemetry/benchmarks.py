@@ -12,7 +12,7 @@ from pytest_llmroof.advice import as_advice
 from pytest_llmroof.data import load
 from pytest_llmroof.telemetry.bench_json import at, json_values, number, texts
 from pytest_llmroof.telemetry.bench_latencies import stated_waits, summaries
-from pytest_llmroof.telemetry.bench_requests import APART, INSIDE
+from pytest_llmroof.telemetry.bench_requests import APART, INSIDE, only_completed
 from pytest_llmroof.telemetry.client import Client, Request
 from pytest_llmroof.telemetry.facttext import fact_text
 
@@ -97,7 +97,8 @@ def client_of(key: str, run: Run, location: str) -> Client:
         notes=tuple(texts(run.get("notes"))) if "notes" in tool else (),
         remedies={key: as_advice(advice) for key, advice in tool["remedies"].items()},
     )
-    client = _by_records(client)
+    untold = client.failed is None and only_completed(tool.get("records", ""), run)
+    client = _by_records(client, untold)
     if client.completed == 0:
         return client
     return replace(client, summaries=summaries(run, tool, client), duration_seconds=_duration(client))
@@ -238,8 +239,11 @@ def _facts(run: Run, tool: Tool) -> dict[str, str]:
     return {fact: text for fact, text in found.items() if text is not None}
 
 
-def _by_records(client: Client) -> Client:
-    """The run with its requests counted by their records, where there is one of each; a part of them is of no use."""
+def _by_records(client: Client, untold: bool) -> Client:
+    """The run with its requests counted by their records, where there is one of each; a part of them is of no use.
+
+    ``untold``: nothing says how many failed, and the records would not show it.
+    """
     if not client.requests:
         return client
     if not client.complete:
@@ -248,6 +252,8 @@ def _by_records(client: Client) -> Client:
         return replace(client, requests=(), notes=(*client.notes, note))
     if len(client.requests) < (client.total or 0.0):
         return client  # of the failed ones there are no records
+    if untold:
+        return replace(client, completed=float(len(client.requests)))
     failed = float(sum(request.failed for request in client.requests))
     said = client.failed or 0.0
     client = replace(client, completed=len(client.requests) - failed, failed=failed)

@@ -148,6 +148,26 @@ def test_vllm_latency_and_throughput(tmp_path: Path) -> None:
     assert (client.duration_seconds, client.request_rate, client.output_rate) == (50.0, 2.0, None)
 
 
+LATENCY = {"avg_latency": 2.0, "latencies": [1.9, 2.0, 2.1], "percentiles": {"10": 1.92, "50": 2.0, "99": 2.098}}
+THROUGHPUT = {"elapsed_time": 50.0, "num_requests": 100, "total_num_tokens": 64000, "requests_per_second": 2.0}
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        LATENCY,
+        THROUGHPUT,
+        vllm_result(failed=None, num_prompts=None),
+        vllm_result(failed=None, num_prompts=None, completed=3, latencies=[1.0, 2.0, 3.0]),
+    ],
+)
+def test_what_counts_no_failures_is_no_run_without_any(tmp_path: Path, run: dict[str, Any]) -> None:
+    """Times of completed requests alone tell of no failed one: a rate of 0 would hold every limit."""
+    path = write(tmp_path / "run.json", run)
+    assert client_of(path).failed is None
+    assert missing(measured(path), "errors.rate").reason.endswith("does not count failed requests")
+
+
 def guidellm(**changes: Any) -> dict[str, Any]:
     """Two requests of 0.5 and 0.9 s with 11 tokens; the second began when the measured time was over."""
 
