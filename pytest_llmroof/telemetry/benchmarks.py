@@ -94,7 +94,7 @@ def client_of(key: str, run: Run, location: str) -> Client:
         waits=stated_waits(run, tool),
         settings=_settings(run, tool),
         facts=_facts(run, tool),
-        notes=tuple(texts(run.get("notes"))) if "notes" in tool else (),
+        notes=tuple(_notes(run, tool)),
         remedies={key: as_advice(advice) for key, advice in tool["remedies"].items()},
     )
     untold = client.failed is None and only_completed(tool.get("records", ""), run)
@@ -102,6 +102,13 @@ def client_of(key: str, run: Run, location: str) -> Client:
     if client.completed == 0:
         return client
     return replace(client, summaries=summaries(run, tool, client), duration_seconds=_duration(client))
+
+
+def _notes(run: Run, tool: Tool) -> Iterator[str]:
+    if "cancelled" in tool and at(run, tool["cancelled"]) is True:
+        yield f"{tool['title']} says that the run was cancelled: its figures are of the requests that ran until then"
+    if "notes" in tool:
+        yield from texts(run.get("notes"))
 
 
 def _local(run: Run, tool: Mapping[str, Any]) -> float | None:

@@ -313,6 +313,13 @@ def test_aiperf_summary_and_records_of_one_run_are_one(tmp_path: Path) -> None:
     assert (both.duration_seconds, len(both.requests), both.started) == (5.0, 3, 1.8e9)
 
 
+@pytest.mark.parametrize(("said", "noted"), [(True, True), (False, False), (None, False)])
+def test_a_run_that_was_cancelled_is_said_with_the_verdict(tmp_path: Path, said: bool | None, noted: bool) -> None:
+    client = client_of(write(tmp_path / "profile_export_aiperf.json", aiperf_summary() | {"was_cancelled": said}))
+    told = ("AIPerf says that the run was cancelled: its figures are of the requests that ran until then",)
+    assert client.notes == (told if noted else ())
+
+
 def test_genai_perf_writes_the_same_without_a_version(tmp_path: Path) -> None:
     run = {key: value for key, value in aiperf_summary().items() if not key.endswith("_version")}
     run["input_config"] = {"model": ["tiny"], "concurrency": 4}
