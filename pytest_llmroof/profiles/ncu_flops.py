@@ -190,4 +190,11 @@ def _lacking(counts: Mapping[str, float], seen: set[str], idle: bool) -> str:
             f"the tensor cores' operations on {', '.join(sorted(seen))} read 0, and neither others nor all "
             "instructions of the CUDA cores were counted"
         )
+    parts = sorted(name.removeprefix("sm__ops_path_") for name in counts if _TENSOR.fullmatch(name))
+    if parts:
+        # From Hopper on, a path of several: a zero of one says nothing of the others.
+        which = f"{parts[0]} was" if len(parts) == 1 else f"{parts[0]} and {len(parts) - 1} more were"
+        return (
+            f"of the tensor cores' operations only {which} counted and read 0: what their other paths did is not known"
+        )
     return "only instructions of the CUDA cores were counted, and what the tensor cores did is not known"

@@ -245,6 +245,21 @@ def test_operations_that_are_not_known_say_why(tmp_path: Path, values: dict[str,
     assert why in (launch.operations_lacking or "")
 
 
+@pytest.mark.parametrize("beside", [{}, FFMA])
+def test_one_path_of_several_that_did_nothing_is_named(tmp_path: Path, beside: dict[str, tuple[str, str]]) -> None:
+    """Hopper's tensor cores have two paths: one that reads 0 says nothing of the other, and is no CUDA core."""
+    path = "sm__ops_path_tensor_op_hmma_src_"
+    launch = one(wide(tmp_path / "k.csv", [("k", {**TIME, **beside, f"{path}bf16.sum": ("", "0")})], cc="9.0"))
+    assert launch.operations is None
+    assert launch.operations_lacking == (
+        "of the tensor cores' operations only tensor_op_hmma_src_bf16 was counted and read 0: what their other paths "
+        "did is not known"
+    )
+    both = {f"{path}{source}.sum": ("", "0") for source in ("bf16", "fp16")}
+    launch = one(wide(tmp_path / "k.csv", [("k", {**TIME, **beside, **both})], cc="9.0"))
+    assert "only tensor_op_hmma_src_bf16 and 1 more were counted" in (launch.operations_lacking or "")
+
+
 def test_packed_half_precision_is_uncertain(tmp_path: Path) -> None:
     half = {f"smsp__sass_thread_inst_executed_op_h{op}_pred_on.sum": ("inst", "100") for op in ("add", "mul", "fma")}
     launch = one(wide(tmp_path / "k.csv", [("k", {**TIME, **half, BF16 + ".sum": ("", "1000")})]))
