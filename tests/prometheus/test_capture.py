@@ -48,7 +48,8 @@ def test_other_exporters_beside_it(url: str) -> None:
 
 def test_restarts_that_happened(url: str) -> None:
     window = read(url, 'job="vllm"', 2000, 1795978050)
-    (note,) = window.notes
+    pause, note = window.notes
+    assert pause == "127.0.0.1:8101 was not scraped for 1087 s from 18:20 UTC"
     assert note.startswith("127.0.0.1:8101 restarted 3 times, before 18:38 UTC (its process started at 1795975735")
     assert window.duration_seconds == pytest.approx(379, abs=1)
     # From the window's first scrape to the last one before the restart: 88 requests, then 92.
