@@ -21,7 +21,8 @@ def opened(client: Client, metric: str, outcome: Outcome | None) -> Outcome | No
     if metric.startswith("tpot."):
         bounded = replace(bounded, low=bounded.low * fewest_share(client))
     elif metric.startswith("output.tokens_per_second"):
-        bounded = replace(bounded, high=bounded.high * _most(client) / (client.output_tokens or 1.0))
+        more = sum(one.more_tokens for one in client.succeeded)
+        bounded = replace(bounded, high=bounded.high * (1 + more / (client.output_tokens or 1.0)))
     elif metric.startswith("goodput(") and "tpot" in metric:
         fastest = replace(client, requests=tuple(replace(one, tpot=one.least_tpot) for one in client.requests))
         best = goodput(fastest, metric)
@@ -46,8 +47,3 @@ def fewest_share(client: Client) -> float:
         if one.most_tokens is not None and one.output_tokens is not None
     ]
     return min(shares, default=1.0)
-
-
-def _most(client: Client) -> float:
-    more = (one.most_tokens - (one.output_tokens or 1.0) for one in client.succeeded if one.most_tokens is not None)
-    return (client.output_tokens or 0.0) + sum(more)

@@ -69,7 +69,7 @@ def steady_decode(client: Client, deployment: Deployment) -> DecodeFacts | None:
     return DecodeFacts(
         step_seconds=Bounded(step, shortest, step * (seconds + uneven) / seconds),
         batch=Bounded.exactly(batch) if replicas == 1 else Bounded(max(1.0, batch), 1.0, client.batch),
-        context=Bounded(context, context, context + _more_tokens(client)),
+        context=Bounded(context, context, context + max((one.more_tokens for one in client.succeeded), default=0.0)),
         steps=max(1.0, tokens / m / client.batch),
         tokens_per_step=m,
         draft_tokens=float(deployment.speculative_tokens),
@@ -93,11 +93,6 @@ def kept_full(decode: DecodeFacts, window: Window, deployment: Deployment) -> De
     batch = Bounded.spanning(client.batch, decode.batch.low, decode.batch.high)
     basis = f"{decode.basis}, and the {client.batch:.0f} requests that the client kept decoding"
     return replace(decode, batch=batch, basis=basis)
-
-
-def _more_tokens(client: Client) -> float:
-    more = (one.most_tokens - (one.output_tokens or 1.0) for one in client.succeeded if one.most_tokens is not None)
-    return max(more, default=0.0)
 
 
 def _basis(client: Client, tokens_per_step: float, held: float, seconds: float) -> str:

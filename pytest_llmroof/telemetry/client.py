@@ -40,6 +40,11 @@ class Request:
             return self.tpot
         return self.tpot * (self.output_tokens - 1) / (self.most_tokens - 1)
 
+    @property
+    def more_tokens(self) -> float:
+        """How many output tokens there may be beyond the fewest: none where they are known."""
+        return 0.0 if self.most_tokens is None else self.most_tokens - (self.output_tokens or 1.0)
+
     def seconds(self, latency: str) -> float | None:
         """One latency of this request; its mean time between pieces for ``itl``.
 

@@ -54,8 +54,9 @@ def beside(window: Window, clients: Sequence[Client]) -> Window:
 
 def same_load(window: Window, client: Client) -> bool | None:
     """Whether server and client counted the same output tokens and requests; None where nothing can be compared."""
-    # Of requests that were under way when a warm-up ended the server counted a part.
+    # Of requests that were under way when a warm-up ended the server counted a part; pieces may hold several tokens.
     tokens = client.cut.tokens("output_tokens") if client.cut else 0.0
+    tokens += sum(one.more_tokens for one in client.succeeded)
     requests = float(len(client.cut.under_way)) if client.cut else 0.0
     pairs = [(window.counter("generation_tokens"), client.output_tokens, tokens, 0.0)]
     pairs.append((_finished(window), client.total, requests, _ASKED_BESIDES))

@@ -12,6 +12,7 @@ import pytest
 from benchmark_files import found, measured, missing, window_of
 from hand_facts import H100_BANDWIDTH, llama_8b
 
+from pytest_llmroof.analysis.clientfacts import belongs
 from pytest_llmroof.analysis.facts import DecodeFacts
 from pytest_llmroof.analysis.steady import kept_full, steady_decode
 from pytest_llmroof.bounded import Bounded
@@ -246,6 +247,13 @@ def test_where_nothing_tells_the_tokens_they_are_open(tmp_path: Path) -> None:
     assert (met.value, met.high) == (0.0, 1.0)  # by 40 tokens it meets it
     (note,) = client(path).notes
     assert note.endswith("at least one a piece of the stream, at most the 40 that were asked for")
+
+
+@pytest.mark.parametrize(("generated", "same"), [(10.0, True), (40.0, True), (60.0, False)])
+def test_an_open_number_of_tokens_may_be_what_the_server_counted(tmp_path: Path, generated: float, same: bool) -> None:
+    window = replace(served(generated, 40.0), client=client(written(tmp_path, ONE, FOURS)))
+    one = Engine("engine 0", "m", counters={"generation_tokens": generated, "requests_finished": 1.0})
+    assert belongs(replace(window, engines=(one,))) is same
 
 
 def test_one_piece_of_nobody_knows_how_many_tokens_has_no_time_per_token(tmp_path: Path) -> None:
