@@ -63,6 +63,14 @@ def degree_confirmed(facts: WindowFacts) -> bool:
     return sum(counts) == deployment.gpus and all(count % deployment.gpus_per_replica == 0 for count in counts)
 
 
+def degree_shown(facts: WindowFacts) -> bool:
+    """Whether something says or confirms how many GPUs a replica has: what was only assumed is no evidence."""
+    if degree_known(facts.deployment) or degree_confirmed(facts):
+        return True
+    worlds = {one.world_size for one in facts.profile.timelines} if facts.profile is not None else set()
+    return worlds == {facts.deployment.gpus_per_replica}
+
+
 def sliced(facts: WindowFacts) -> Mismatch | None:
     """Counters of slices only, while the peaks are those of the whole GPU."""
     hardware, gpu = facts.window.hardware, facts.deployment.accelerator

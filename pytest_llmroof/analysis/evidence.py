@@ -9,6 +9,7 @@ from pytest_llmroof.analysis.admission import Saturation, idleness
 from pytest_llmroof.analysis.attribution import Attribution, Cause, Share
 from pytest_llmroof.analysis.communication import communicates
 from pytest_llmroof.analysis.constants import threshold
+from pytest_llmroof.analysis.devices import degree_shown
 from pytest_llmroof.analysis.diagnosis import Evidence
 from pytest_llmroof.analysis.facts import WindowFacts
 from pytest_llmroof.analysis.losses import clock_unknown, late_rank_possible, only_work, open_letters
@@ -110,7 +111,7 @@ def of_losses(
     if attribution is None:
         return
     alone = not communicates(facts.deployment) and not _exchanges(observed)
-    if alone:
+    if alone and degree_shown(facts):
         yield Evidence("C", False, "one GPU serves each replica: there is nobody to wait for", "the deployment")
     causes: tuple[tuple[str, str, tuple[Cause, ...]], ...] = (
         ("C", "communication that nothing hides", ("exposed communication: transport",)),

@@ -210,6 +210,11 @@ def test_one_gpu_rules_c_out() -> None:
     assert about(found, "C") == [Evidence("C", False, nobody, "the deployment")]
 
 
+def test_one_gpu_that_was_only_assumed_is_no_evidence() -> None:
+    assumed = replace(llama_8b(), provenance={"tensor_parallel": "assumed"})
+    assert about(diagnosed(decoding(assumed, 0.0150, 16, 1000), measured(decode__mbu=0.34)), "C") == []
+
+
 def test_replicas_of_one_gpu_rule_c_out_too() -> None:
     assert diagnosed(decoding(llama_8b(data_parallel=8), 0.0150, 16, 1000)).candidates == ("D", "F")
 
