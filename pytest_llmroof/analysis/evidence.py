@@ -16,7 +16,6 @@ from pytest_llmroof.analysis.losses import clock_unknown, late_rank_possible, on
 from pytest_llmroof.analysis.measurement import Measurement, Outcomes
 from pytest_llmroof.analysis.observed import Observed
 from pytest_llmroof.analysis.scenarios import combined_name
-from pytest_llmroof.analysis.tokens import UNTOLD
 from pytest_llmroof.units import format_quantity
 
 #: What computing a prompt takes at least, and what real kernels add to that.
@@ -74,9 +73,10 @@ def of_roofs(outcomes: Outcomes, attribution: Attribution | None, decode: bool) 
             text = f"interleaved prefill is {share_text(interleaved)} of the step"
             yield Evidence("B", largest, text, "roofline")
         return
-    mfu = measured(outcomes, "prefill.mfu")
-    if mfu is not None and mfu.undecided != UNTOLD:
-        yield _against_threshold("B", "prefill MFU", mfu, threshold("compute_bound_mfu"))
+    mfu, limit = measured(outcomes, "prefill.mfu"), threshold("compute_bound_mfu")
+    # Of a value that is a bound, no more than its interval says.
+    if mfu is not None and (mfu.judged_by == "value" or not mfu.bounded.low <= limit < mfu.bounded.high):
+        yield _against_threshold("B", "prefill MFU", mfu, limit)
 
 
 def of_first_token(facts: WindowFacts, ttft: Attribution, letters: tuple[str, ...]) -> Iterator[Evidence]:

@@ -76,9 +76,9 @@ def _prefill_time(facts: WindowFacts) -> float | None:
 def prefill_only(facts: WindowFacts) -> bool:
     """Whether prefill's own floor makes (nearly) all of the work's, whatever the outputs' lengths."""
     tokens = count_tokens(facts.window) if facts.decode is None else None
-    if tokens is not None and (tokens.decoded or 0.0) > (tokens.first or tokens.finished or 0.0):
-        return False  # tokens were decoded, and nothing tells how long that took
     joint = facts.joint_floor_seconds
+    if tokens is not None and (tokens.decoded or 0.0) > (tokens.first or tokens.finished or 0.0) and not joint:
+        return False  # tokens were decoded, and nothing tells how long that took
     if not joint or facts.prefill_floor_seconds is None:
         return facts.phase == "prefill"
     return facts.prefill_floor_seconds >= threshold("prefill_only") * joint

@@ -243,7 +243,7 @@ def _in_flight(window: Window, mean_prompt: float | None) -> tuple[float, float]
     """Prompt tokens that may hide at the first and at the last sample; none where an edge is idle."""
     if "whole_requests" in window.conventions:
         return 0.0, 0.0
-    prompt = mean_prompt if mean_prompt is not None else math.inf
+    prompt = mean_prompt if mean_prompt is not None else _longest(window)
     first = 0.0 if window.since_start else requests_at(window, 0)
     return _hidden(first, prompt), _hidden(requests_at(window, -1), prompt)
 
@@ -252,11 +252,15 @@ def _outputs_in_flight(window: Window, mean_output: float | None) -> tuple[float
     """Tokens that are counted in the wrong window, at its first and its last sample: whole outputs at most."""
     if "tokens_at_finish" not in window.conventions or _of_all(window, "decode_tokens") is not None:
         return 0.0, 0.0
-    longest = max((gauge.values[-1] for engine in window.engines if (gauge := engine.gauges.get("longest_sequence"))),
-                  default=math.inf)  # fmt: skip
-    output = mean_output if mean_output is not None else longest
+    output = mean_output if mean_output is not None else _longest(window)
     first = 0.0 if window.since_start else _running_at(window, 0)
     return _hidden(first, output), _hidden(_running_at(window, -1), output)
+
+
+def _longest(window: Window) -> float:
+    """The longest sequence ever, which no prompt and no output exceeds; infinite where nothing tells."""
+    seen = [engine.gauges["longest_sequence"] for engine in window.engines if "longest_sequence" in engine.gauges]
+    return max((max(gauge.values) for gauge in seen), default=math.inf) or math.inf
 
 
 def _hidden(requests: float | None, tokens: float) -> float:

@@ -118,3 +118,23 @@ def test_few_decoded_tokens_leave_a_window_of_prompts_what_it_is(outputs: float,
     found = gather(window(engine, kind="llamacpp"), deployment("llama-3.1-8b"))
     assert found.phase == phase
     assert bool(found.notes) is (phase == "mixed")
+
+
+def test_prompts_of_an_engine_that_counts_no_requests_are_no_longer_than_the_longest_sequence() -> None:
+    """400 000 computed prompt tokens in 60 s; two sequences of at most 8 192 tokens run at either end.
+
+    (400 000 - 16 384) / 60 = 6 393 a second at the least, (400 000 + 16 384) / 60 = 6 940 at the most.
+    """
+    gauges = {"running": Series((0.0, 60.0), (2.0, 2.0)), "longest_sequence": Series((0.0, 60.0), (8192.0, 8192.0))}
+    counters = {"prompt_tokens_computed": 400_000.0, "generation_tokens": 50.0}
+    engine = Engine("engine", "m", counters, {}, gauges, {}, {})
+    measurements = measure(gather(window(engine, kind="llamacpp"), deployment("llama-3.1-8b")))
+    rate = measurements["prefill.tokens_per_second"]
+    assert isinstance(rate, Measurement)
+    assert (rate.value, rate.low) == (pytest.approx(6667, abs=1), pytest.approx(6393, abs=1))
+    assert rate.high == pytest.approx(6940, abs=1)
+    mfu = measurements["prefill.mfu"]
+    assert isinstance(mfu, Measurement)
+    # Fifty decode steps are no part of the time worth speaking of: it decides, and not as a bound.
+    assert mfu.judged_by == "value"
+    assert mfu.low == pytest.approx(mfu.value * 6393 / 6667, rel=1e-3)
