@@ -8,6 +8,7 @@ import pytest
 from hand_facts import decoding, engine, exactly, llama_8b, series
 
 from pytest_llmroof.analysis.attribute import attribute_decode
+from pytest_llmroof.analysis.attribution import Cause
 from pytest_llmroof.analysis.facts import DecodeFacts, PrefillFacts, WindowFacts
 from pytest_llmroof.analysis.floors import with_decode_floors, with_prefill_floors, with_prompts_apart
 from pytest_llmroof.analysis.interleaved import prompts_in
@@ -39,13 +40,14 @@ def window(low: float, value: float, high: float) -> WindowFacts:
     """Decode steps of 9 ms on one H100 whose prompts' floor is that long, in ms."""
     facts = decoding(llama_8b(), STEP, interleaved=value / 1e3)
     ends = (low / 1e3, high / 1e3)
-    return replace(facts, decode=replace(facts.decode, interleaved_ends=ends))  # type: ignore[type-var]
+    assert facts.decode is not None
+    return replace(facts, decode=replace(facts.decode, interleaved_ends=ends))
 
 
-def share(facts: WindowFacts, cause: str, observed: Observed | None) -> float:
+def share(facts: WindowFacts, cause: Cause, observed: Observed | None) -> float:
     found = attribute_decode(facts, observed)
     assert found is not None
-    return found.share(cause)  # type: ignore[arg-type]
+    return found.share(cause)
 
 
 # How long it is where nothing counts the steps -----------------------------------------------------------------------

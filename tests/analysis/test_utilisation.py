@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import hand_facts as hand
 import pytest
@@ -323,10 +324,10 @@ def test_unconfirmed_assumptions_show_what_they_would_change() -> None:
 
 
 def test_what_would_narrow_an_interval_is_its_widest_part() -> None:
-    def settle(deployed: Deployment, **known: Bounded) -> str | None:
+    def settle(deployed: Deployment, **known: Any) -> str | None:
         facts = hand.decoding(deployed, 0.02)
         assert facts.decode is not None
-        decode = replace(facts.decode, **known)  # type: ignore[arg-type]
+        decode = replace(facts.decode, **known)
         told = measured(measure(replace(facts, decode=decode)), "decode.mbu").settle
         return None if told is None else str(told)
 
